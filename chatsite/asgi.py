@@ -1,0 +1,45 @@
+"""The one ASGI application, the same under daphne and uvicorn.
+
+    /api/chat            the chat's own ASGI application: a program's stream pays nothing for Django's handler
+                         (a request without a key goes to Django: it may have a session)
+    /static/...          files, likewise
+    any other request    Django
+    a WebSocket          routing.py
+
+Nothing may depend on lifespan: daphne has none.
+"""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
+django_app = get_asgi_application()
+
+# Only now are the apps loaded, which all of these need.
+from chatsite.chat.api import ChatApi  # noqa: E402
+from chatsite.routing import websocket_app  # noqa: E402
+from chatsite.static import StaticFiles  # noqa: E402
+
+static_files = StaticFiles(otherwise=django_app)
+chat_api = ChatApi(otherwise=django_app)
+
+
+async def application(scope, receive, send):
+    match scope["type"]:
+        case "websocket":
+            await websocket_app(scope, receive, send)
+        case "lifespan":
+            await _lifespan(receive, send)
+        case "http" if scope["path"] in {"/api/chat", "/api/chat/"}:
+            await chat_api(scope, receive, send)
+        case _:
+            await static_files(scope, receive, send)
+
+
+async def _lifespan(receive, send):
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,59 @@
+"""`manage.py serve`: from nothing to a page that opens."""
+
+import socket
+from contextlib import suppress
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
+
+from chatsite.operator import prepare, servers
+from chatsite.operator.setup_link import renew_link
+
+
+class Command(BaseCommand):
+    help = "Migrates, collects static files and serves the site on HOST and PORT with SERVER."
+
+    def handle(self, *args, **options):
+        try:
+            sock = servers.bind(settings.HOST, settings.PORT)
+            token = self._prepare()
+        except servers.CannotListen as exc:
+            raise CommandError(str(exc)) from None
+        except OperationalError as exc:
+            first_line = str(exc).strip().splitlines()[0]
+            raise CommandError(f"The database cannot be used: {first_line}") from None
+        self._greet(site_address(sock), token)
+        # Only now: it reads the manifest of the static files just collected.
+        from chatsite.asgi import application
+
+        # uvicorn hands Ctrl+C on once it has closed everything.
+        with suppress(KeyboardInterrupt):
+            servers.SERVERS[settings.SERVER](application, sock)
+
+    def _prepare(self) -> str | None:
+        with prepare.one_start_at_a_time():
+            if prepare.pending_migrations():
+                self._say("Preparing the database ...")
+                prepare.migrate()
+            if not settings.DEBUG:
+                prepare.collect_static_files()
+            return renew_link()
+
+    def _greet(self, address: str, token: str | None) -> None:
+        if token:
+            self._say(f"Make the first account (the link works once, for a day): {address}/setup/{token}/")
+        else:
+            self._say(f"Open {address}/")
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()  # into a container's log at once, where stdout is no terminal
+
+
+def site_address(sock: socket.socket) -> str:
+    """Where a person on this machine finds the site; behind a proxy, the first name it answers to."""
+    if settings.HTTPS:
+        return f"https://{settings.ALLOWED_HOSTS[0].lstrip('.')}"
+    host = "127.0.0.1" if settings.HOST in settings.ANY_ADDRESS else settings.HOST
+    return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"

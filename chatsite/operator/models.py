@@ -1,0 +1,11 @@
+from django.db import models
+
+
+class SetupLink(models.Model):
+    """The link that makes the first administrator. There is at most one row: whoever deletes it has won."""
+
+    digest = models.CharField(max_length=64)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"setup link until {self.expires_at:%Y-%m-%d %H:%M}"

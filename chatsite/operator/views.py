@@ -1,0 +1,42 @@
+from django.contrib.auth import login
+from django.db import DatabaseError, connection
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
+
+from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
+
+
+@sensitive_post_parameters()
+@sensitive_variables("token")
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def setup(request, token):
+    """The form that makes the first administrator and logs them in; 404 with words for any other link."""
+    if not is_valid(token):
+        return _no_such_link(request)
+    form = FirstAdminForm(request.POST or None)
+    if request.method != "POST" or not form.is_valid():
+        return render(request, "registration/setup.html", {"form": form})
+    user = make_first_admin(token, form)
+    if user is None:
+        return _no_such_link(request)
+    login(request, user)
+    return redirect("/")
+
+
+def _no_such_link(request):
+    return render(request, "registration/setup.html", {"form": None}, status=404)
+
+
+@never_cache
+@require_safe
+def healthz(request):
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
+    return HttpResponse("ok\n", content_type="text/plain")

@@ -1,0 +1,206 @@
+"""Settings. What an operator may want to change comes from the environment (README has the table)."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from chatsite import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# Where things are
+
+DATA_DIR = env.data_dir("DATA_DIR", BASE_DIR / "var")
+HOST = env.text("HOST", "127.0.0.1")
+PORT = env.port("PORT", 8000)
+SERVER = env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
+
+# Models and tools (read by chatsite.chat)
+
+DEFAULT_MODEL = env.text("DEFAULT_MODEL")
+OPENAI_BASE_URL = env.base_url("OPENAI_BASE_URL")
+OPENAI_API_KEY = env.text("OPENAI_API_KEY")
+OPENAI_MODELS = env.listing("OPENAI_MODELS")
+ANTHROPIC_BASE_URL = env.base_url("ANTHROPIC_BASE_URL")
+ANTHROPIC_API_KEY = env.text("ANTHROPIC_API_KEY")
+ANTHROPIC_MODELS = env.listing("ANTHROPIC_MODELS")
+EXAMPLE_TOOLS = env.boolean("EXAMPLE_TOOLS", True)
+
+# Security
+
+DEBUG = env.boolean("DEBUG", False)
+SECRET_KEY = env.secret_key("SECRET_KEY", DATA_DIR)
+
+ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - compared with, never bound here
+LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = env.listing(
+    "ALLOWED_HOSTS", LOOPBACK_NAMES if HOST in ANY_ADDRESS else [*LOOPBACK_NAMES, HOST]
+)
+CSRF_TRUSTED_ORIGINS = env.origins("CSRF_TRUSTED_ORIGINS")
+
+# HTTPS=true says: people come over https, and the proxy in front sets X-Forwarded-Proto itself.
+HTTPS = env.boolean("HTTPS", False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # asked from inside, without the proxy
+SECURE_HSTS_SECONDS = 30 * 24 * 3600 if HTTPS else 0
+# Whether the domain's other hosts, or a browser's built-in list, are bound to https is not ours to say.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.boolean("SECURE_COOKIES", HTTPS)
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+# Cookies do not know ports: another Django site on localhost would end our sessions, and we its.
+SESSION_COOKIE_NAME = "threadloom_session"
+
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SECURE_CSP = {
+    "default-src": ["'none'"],
+    "script-src": ["'self'"],
+    "style-src": ["'self'"],
+    "img-src": ["'self'", "data:", "blob:"],
+    "connect-src": ["'self'"],
+    "form-action": ["'self'"],
+    "base-uri": ["'none'"],
+    "frame-ancestors": ["'none'"],
+}
+PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+
+# A message may be 2 MB, which a form's encoding can triple; past the limit the view answers, not the parser.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+
+# The application
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "chatsite.chat.apps.ChatConfig",
+    "chatsite.operator.apps.OperatorConfig",
+]
+
+# All of these take async requests as they are: one that does not would cost every stream a thread.
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "chatsite.middleware.PolicyHeadersMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "chatsite.urls"
+ASGI_APPLICATION = "chatsite.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Data
+
+DATABASES = {"default": env.database("DATABASE_URL", DATA_DIR / "db.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"] |= {
+        # With the defaults, 8 writers get 10,640 lock errors in 5 s; with these, none.
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
+        },
+        # A file, since threads with connections of their own must see it; one for each test process.
+        "TEST": {"NAME": Path(tempfile.gettempdir()) / f"threadloom-test-{os.getpid()}.sqlite3"},
+    }
+else:
+    # Under ASGI a request's thread may never come again, so a connection kept open in it is a lost one.
+    DATABASES["default"] |= {"CONN_MAX_AGE": 0}
+
+REDIS_URL = env.redis_url("REDIS_URL")
+CHANNEL_LAYERS = {
+    "default": (
+        {
+            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "CONFIG": {"hosts": [REDIS_URL], "prefix": "threadloom"},
+        }
+        if REDIS_URL
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    )
+}
+
+# Static files
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": (
+            "django.contrib.staticfiles.storage.StaticFilesStorage"
+            if DEBUG
+            else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        )
+    },
+}
+
+# Accounts
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+# Language and time
+
+LANGUAGE_CODE = "en"
+USE_I18N = True
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+# Logs
+
+LOG_LEVEL = env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {
+        # Theirs would print each error twice, or mail it.
+        "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        # At INFO these tell of every start, socket and request to a model, with its address.
+        **{
+            name: {"level": "DEBUG" if LOG_LEVEL == "DEBUG" else "WARNING"}
+            for name in ("asyncio", "daphne", "uvicorn", "httpx", "aiohttp")
+        },
+    },
+}

@@ -1,0 +1,16 @@
+"""The site's paths. `/api/chat`, `/static/` and WebSockets are answered before Django, in asgi.py."""
+
+from django.contrib import admin
+from django.contrib.auth import views as auth_views
+from django.urls import include, path
+
+from chatsite.operator.views import healthz, setup
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("accounts/login/", auth_views.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/logout/", auth_views.LogoutView.as_view(), name="logout"),
+    path("setup/<str:token>/", setup, name="setup"),
+    path("healthz", healthz, name="healthz"),
+    path("", include("chatsite.chat.urls")),
+]

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""The site's command line. A wrong setting ends it with one sentence and exit code 2, with no trace."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+
+    try:
+        # Read before any command: Django itself puts the error aside, and some commands never look at it.
+        settings.INSTALLED_APPS  # noqa: B018
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as exc:
+        sys.stderr.write(f"{exc}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
