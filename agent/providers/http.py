@@ -1,0 +1,394 @@
+"""A provider behind HTTP: a codec, an endpoint and a client.
+
+Rule 1: a request is sent again only while not one byte of an answer's body has come. Whoever waits has then
+seen nothing, and the endpoint has charged for little.
+Rule 2: work is done per network read, not per delta: what arrives together is yielded as one delta.
+Rule 3: whoever stops listening (closes the generator, cancels the task) closes the connection at once.
+Rule 4: the key appears in the request's header and nowhere else.
+
+Transport: httpx's interface on aiohttp's connections (httpx-aiohttp). Measured with `bench/transport.py`,
+whose docstring has the table: httpx's own pool scans every connection for every request.
+
+Environment variables for proxies and .netrc are not read: where a key goes is decided by configuration alone.
+Who needs a proxy gives a client of their own. Redirects are not followed, for the same reason. Certificates
+are checked against the system's store and certifi's, so that a company's own authority works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import certifi
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from agent.errors import (
+    BadStream,
+    InvalidRequest,
+    ProviderError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    ProviderUnreachable,
+    RequestRejected,
+)
+from agent.events import TurnEnd, TurnEvent
+from agent.providers.base import TurnRequest
+from agent.wire.jsonload import NotJson, load
+from agent.wire.jsontext import dump
+from agent.wire.problems import mask
+from agent.wire.turn import NewId, Out
+from agent.wire.turn_reader import Decoder, TurnReader
+
+MAX_ERROR_BODY = 64 * 1024
+MAX_MODELS_BODY = 10 * 1024 * 1024
+LONGEST_WAIT = 30.0
+"""Seconds. An endpoint that asks for more is not waited for: the error says when to try again."""
+AFTER_REASON = 5.0
+"""Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
+DRAIN = 0.1
+"""Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
+
+_NETWORK_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is served. The key is never shown."""
+
+    name: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        key = (self.api_key or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidRequest(f"The API key of {self.name} holds characters that no key has.")
+        object.__setattr__(self, "api_key", key or None)
+
+    def url(self, path: str) -> str:
+        base = self.base_url.rstrip("/")
+        # Some people write the version into the address, some do not; both work where the path has it too.
+        if base.endswith("/v1") and path.startswith("/v1/"):
+            base = base.removesuffix("/v1")
+        return base + path
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to connect, from the request to the first byte of the body, between two reads."""
+
+    connect: float = 10
+    first_byte: float = 120
+    idle: float = 60
+
+
+class Codec(Protocol):
+    """One wire protocol, as `wire/openai_chat` and `wire/anthropic` are."""
+
+    @property
+    def PATH(self) -> str: ...
+    @property
+    def MODELS_PATH(self) -> str: ...
+
+    def headers(self, api_key: str | None) -> dict[str, str]: ...
+    def encode_request(self, request: TurnRequest, *, stream: bool = True) -> dict[str, Any]: ...
+    def amend_request(self, body: dict[str, Any], error: ProviderError) -> dict[str, Any] | None: ...
+    def StreamDecoder(self, message_id: str, new_id: NewId) -> Decoder: ...
+    def decode_response(self, body: dict[str, Any], message_id: str, new_id: NewId) -> Out: ...
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, secrets: Iterable[str] = ()
+    ) -> ProviderError: ...
+    def decode_models(self, body: Any) -> list[str]: ...
+
+
+def new_call_id() -> str:
+    return f"call_{uuid.uuid4().hex}"
+
+
+class HttpProvider:
+    """Streams turns from one endpoint. Safe to share between runs."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        endpoint: Endpoint,
+        *,
+        client: httpx.AsyncClient | None = None,
+        timeouts: Timeouts = Timeouts(),
+        retries: int = 2,
+        new_id: NewId = new_call_id,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._codec = codec
+        self._endpoint = endpoint
+        self._client = client
+        self._timeouts = timeouts
+        self._retries = retries
+        self._new_id = new_id
+        self._sleep = sleep
+        self._refusals: list[ProviderError] = []  # what this endpoint has refused before, see `_amended`
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.name
+
+    def __repr__(self) -> str:
+        return f"HttpProvider({self._endpoint!r})"
+
+    async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
+        answer = await self._ask(self._codec.encode_request(request))
+        reader = TurnReader(
+            self._codec.StreamDecoder(request.message_id, self._new_id),
+            lambda body: self._codec.decode_response(body, request.message_id, self._new_id),
+        )
+        try:
+            chunk = answer.first
+            while chunk and not reader.over:
+                for event in reader.feed(chunk):
+                    yield event
+                if not reader.over:
+                    try:
+                        chunk = await answer.read(self._patience(reader))
+                    except ProviderError as exc:
+                        for event in reader.break_off(exc):
+                            yield event
+            for event in reader.finish():
+                yield event
+            if reader.error is None:
+                await answer.drain()
+        finally:
+            await answer.close()
+        if reader.error is not None:
+            raise self._masked(reader.error)
+
+    async def models(self) -> list[str]:
+        """The names that the endpoint lists."""
+        answer = await self._open("GET", self._codec.MODELS_PATH, None)
+        try:
+            body = await answer.read_all(MAX_MODELS_BODY, self._timeouts.idle)
+        finally:
+            await answer.close()
+        try:
+            return self._codec.decode_models(load(body))
+        except NotJson as exc:
+            raise BadStream("The model's endpoint sent no list of models.") from exc
+
+    def _patience(self, reader: TurnReader) -> float:
+        idle = self._timeouts.idle
+        return min(idle, AFTER_REASON) if reader.has_reason else idle
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    async def _ask(self, body: dict[str, Any]) -> _Answer:
+        """The answer to this body, which is put in the form that the endpoint takes if it says which."""
+        for refusal in self._refusals:
+            body = self._codec.amend_request(body, refusal) or body
+        for _ in range(2):
+            try:
+                return await self._open("POST", self._codec.PATH, body)
+            except RequestRejected as exc:
+                amended = self._codec.amend_request(body, exc)
+                if amended is None:
+                    raise
+                body = amended
+                self._refusals = [*self._refusals, exc][-4:]
+        return await self._open("POST", self._codec.PATH, body)
+
+    async def _open(self, method: str, path: str, body: dict[str, Any] | None) -> _Answer:
+        content = None if body is None else dump(body).encode()
+        attempt = 0
+        while True:
+            try:
+                return await self._try(method, path, content)
+            except ProviderError as exc:
+                wait = self._wait(exc, attempt)
+                if wait is None:
+                    raise
+            attempt += 1
+            await self._sleep(wait)
+
+    def _wait(self, error: ProviderError, attempt: int) -> float | None:
+        """Seconds until the next attempt, None when there is none."""
+        if attempt >= self._retries or not error.retryable:
+            return None
+        wait: float = 0.5 * 2**attempt * random.uniform(0.5, 1)
+        asked = error.retry_after if isinstance(error, ProviderUnavailable) else None
+        if asked is None:
+            return wait
+        return None if asked > LONGEST_WAIT else asked + random.uniform(0, 0.25) * min(asked, 1)
+
+    async def _try(self, method: str, path: str, content: bytes | None) -> _Answer:
+        client = self._client or shared_client()
+        answer: _Answer | None = None
+        try:
+            async with asyncio.timeout(self._timeouts.first_byte):
+                request = client.build_request(
+                    method,
+                    self._endpoint.url(path),
+                    content=content,
+                    headers=self._headers(content),
+                    timeout=httpx.Timeout(None, connect=self._timeouts.connect),
+                )
+                answer = _Answer(await client.send(request, stream=True, follow_redirects=False))
+                await answer.begin()
+            if not answer.ok:
+                await self._raise_refusal(answer)
+            if not answer.first:
+                raise BadStream("The model's endpoint sent an empty answer.", status=answer.status)
+        except BaseException as exc:
+            if answer is not None:
+                await answer.close()
+            if isinstance(exc, _NETWORK_ERRORS):
+                raise self._network_error(exc) from exc
+            raise
+        return answer
+
+    async def _raise_refusal(self, answer: _Answer) -> None:
+        try:
+            body = await answer.read_all(MAX_ERROR_BODY, min(self._timeouts.idle, 5))
+        except ProviderError:
+            body = answer.first  # the status says enough
+        secrets = [self._endpoint.api_key] if self._endpoint.api_key else []
+        raise self._codec.decode_error(answer.status, answer.headers, body, secrets=secrets)
+
+    def _headers(self, content: bytes | None) -> dict[str, str]:
+        headers = {"accept-encoding": "identity", **self._codec.headers(self._endpoint.api_key)}
+        if content is not None:
+            headers |= {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        return headers
+
+    # -- errors ----------------------------------------------------------------------------------------------
+
+    def _network_error(self, error: BaseException) -> ProviderError:
+        if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+            # Ours, for the first byte. Whoever waited that long is not made to wait as long again.
+            timeout = ProviderTimeout(
+                f"The model's endpoint did not begin to answer within {self._timeouts.first_byte:g} seconds."
+            )
+            timeout.retryable = False
+            return timeout
+        if _is_timeout(error):
+            return ProviderTimeout(
+                f"The model's endpoint could not be reached within {self._timeouts.connect:g} seconds."
+            )
+        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+            wrong = ProviderUnreachable("The address of the model's endpoint is not valid.")
+            wrong.retryable = False
+            return wrong
+        if isinstance(error, aiohttp.ClientResponseError):
+            return BadStream("The model's endpoint does not speak HTTP. Is its address right?")
+        return ProviderUnreachable("The model's endpoint could not be reached.")
+
+    def _masked(self, error: ProviderError) -> ProviderError:
+        if error.detail and self._endpoint.api_key:
+            error.detail = mask(error.detail, [self._endpoint.api_key])
+        return error
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """httpx-aiohttp also calls it a timeout when a connection is reset; the cause tells."""
+    cause = error.__cause__
+    return isinstance(error, httpx.TimeoutException) and (cause is None or isinstance(cause, TimeoutError))
+
+
+class _Answer:
+    """A response whose body is read piece by piece; every read has its time."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.first = b""
+        self._response = response
+        self._chunks = response.aiter_bytes()
+
+    @property
+    def ok(self) -> bool:
+        return self._response.is_success
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def begin(self) -> None:
+        self.first = await self._next()
+
+    async def read(self, seconds: float) -> bytes:
+        """The next piece, empty at the end."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._next()
+        except TimeoutError as exc:
+            raise ProviderTimeout(f"The model's answer stopped for more than {seconds:g} seconds.") from exc
+        except _NETWORK_ERRORS as exc:
+            raise ProviderUnreachable("The connection to the model's endpoint broke.") from exc
+
+    async def read_all(self, most: int, seconds: float) -> bytes:
+        body = bytearray(self.first)
+        while len(body) < most and (chunk := await self.read(seconds)):
+            body += chunk
+        return bytes(body[:most])
+
+    async def drain(self) -> None:
+        """Reads what is left behind the end mark, so that the connection can serve again."""
+        try:
+            while await self.read(DRAIN):
+                pass
+        except ProviderError:
+            pass  # then it is closed; the turn is whole
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+    async def _next(self) -> bytes:
+        async for chunk in self._chunks:
+            if chunk:
+                return chunk
+        return b""
+
+
+# -- the client ----------------------------------------------------------------------------------------------
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+
+
+def shared_client() -> httpx.AsyncClient:
+    """The client of the running event loop; connections cannot move from one loop to another."""
+    loop = asyncio.get_running_loop()
+    client = _clients.get(loop)
+    if client is None or client.is_closed:
+        client = _clients[loop] = make_client()
+    return client
+
+
+async def close_shared_clients() -> None:
+    """Closes the running loop's client. Those of loops that are gone went with them."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+def make_client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=AiohttpTransport(client=_make_session, trust_env=False),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=httpx.Timeout(None, connect=10),
+        headers={"user-agent": "threadloom"},
+    )
+
+
+def _make_session() -> aiohttp.ClientSession:
+    tls = ssl.create_default_context()
+    tls.load_verify_locations(certifi.where())
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=30)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
