@@ -1,0 +1,157 @@
+"""Which models there are, and the agent that a run gets.
+
+    OPENAI_*      an endpoint of OpenAI's dialect (OpenAI, Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, ...)
+    ANTHROPIC_*   an endpoint of Anthropic's
+    demo          the built-in demo model: plays rules, is no language model; always there
+
+An endpoint without a `*_MODELS` list is asked for its models, at most once in `ASK_EVERY` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from agent import Agent, Provider, ToolRegistry
+from agent.errors import AgentError
+from agent.providers.demo import DemoProvider
+from agent.providers.http import Endpoint, HttpProvider
+from agent.wire import anthropic, openai_chat
+from chatsite.chat.conf import setting
+from chatsite.chat.problems import UnknownModel
+from chatsite.chat.tools import server_tools
+
+log = logging.getLogger(__name__)
+
+DEMO = "demo"
+ASK_EVERY = 60.0
+OPENAI_URL = "https://api.openai.com/v1"
+ANTHROPIC_URL = "https://api.anthropic.com/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model a person may pick. `provider` is the endpoint's name."""
+
+    id: str
+    label: str
+    provider: str
+
+
+@dataclass(slots=True)
+class _Source:
+    """An endpoint, and the models it has."""
+
+    provider: HttpProvider
+    listed: tuple[str, ...]
+    found: tuple[str, ...] = ()
+    problem: str = ""
+    asked_at: float = -ASK_EVERY
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def models(self) -> tuple[str, ...]:
+        if self.listed:
+            return self.listed
+        async with self.asking:
+            if time.monotonic() - self.asked_at >= ASK_EVERY:
+                try:
+                    self.found, self.problem = tuple(await self.provider.models()), ""
+                except AgentError as error:
+                    self.problem = f"{self.provider.name} could not be asked for its models: {error}"
+                    log.warning("%s", self.problem)
+                self.asked_at = time.monotonic()
+        return self.found
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The models of the moment, the default first; and what kept an endpoint from telling its own."""
+
+    choices: tuple[ModelChoice, ...]
+    default: str
+    problems: tuple[str, ...] = ()
+
+    def pick(self, asked: str = "", stored: str = "") -> str:
+        """The model to use: the one asked for, else the thread's own while it is still there, else the default."""
+        ids = {choice.id for choice in self.choices}
+        if asked and asked not in ids:
+            raise UnknownModel(f"There is no model {asked[:100]!r} here. Choose one of: {', '.join(sorted(ids))}.")
+        return asked or (stored if stored in ids else self.default)
+
+
+class Agents:
+    """The configured endpoints, and agents on them."""
+
+    def __init__(self, sources: list[_Source], *, default: str = "", demo: Provider | None = None) -> None:
+        self._sources = sources
+        self._default = default
+        self._demo = demo or DemoProvider()
+        self._tools = server_tools()
+
+    async def catalog(self) -> Catalog:
+        lists = await asyncio.gather(*(source.models() for source in self._sources))
+        choices = {
+            model: ModelChoice(model, model, source.provider.name)
+            for source, models in reversed(list(zip(self._sources, lists, strict=True)))
+            for model in models
+        }
+        choices = dict(reversed(choices.items()))
+        choices[DEMO] = ModelChoice(DEMO, "Demo model", self._demo.name)
+        default = self._default if self._default in choices else next(iter(choices))
+        problems = tuple(source.problem for source in self._sources if source.problem)
+        return Catalog(tuple(choices.values()), default, problems)
+
+    async def agent_for(self, model: str) -> Agent:
+        """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more."""
+        return Agent(
+            provider=await self._provider_of(model),
+            model=model,
+            tools=self._tools,
+            system=setting("CHAT_SYSTEM_PROMPT"),
+            final_answer=True,
+        )
+
+    async def _provider_of(self, model: str) -> Provider:
+        if model == DEMO:
+            return self._demo
+        for source in self._sources:
+            if model in await source.models():
+                return source.provider
+        raise UnknownModel(f"The model {model[:100]!r} is not there any more. Choose another and try again.")
+
+
+def _source(name: str, codec: ModuleType, url: str, key: str, models: list[str]) -> _Source:
+    return _Source(HttpProvider(codec, Endpoint(name=name, base_url=url, api_key=key)), tuple(models))
+
+
+def agents_from_settings() -> Agents:
+    sources = []
+    if setting("OPENAI_API_KEY") or setting("OPENAI_BASE_URL"):
+        url = setting("OPENAI_BASE_URL") or OPENAI_URL
+        sources.append(_source("OpenAI", openai_chat, url, setting("OPENAI_API_KEY"), setting("OPENAI_MODELS")))
+    if setting("ANTHROPIC_API_KEY") or setting("ANTHROPIC_BASE_URL"):
+        url = setting("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
+        sources.append(
+            _source("Anthropic", anthropic, url, setting("ANTHROPIC_API_KEY"), setting("ANTHROPIC_MODELS"))
+        )
+    return Agents(sources, default=setting("DEFAULT_MODEL"))
+
+
+_agents: Agents | None = None
+
+
+def agents() -> Agents:
+    """This process's endpoints, made at the first use."""
+    global _agents
+    if _agents is None:
+        _agents = agents_from_settings()
+    return _agents
+
+
+def use_agents(replacement: Agents | None) -> None:
+    """Put others in their place (tests, an embedding project); None: those of the settings again."""
+    global _agents
+    _agents = replacement

@@ -1,0 +1,365 @@
+"""`/api/chat`: the loop for programs, as AG-UI 1.0 (https://docs.ag-ui.com) over SSE.
+
+    POST                        RunAgentInput -> the run's events, one RUN_FINISHED or RUN_ERROR last
+    GET ?threadId=              the thread's messages, its active run: a page restores itself from it
+
+The thread on the server is the record. Of a body only its last user message counts; a known one is answered anew,
+from there. A known `runId` is never a second run: its log is replayed from the start, or from behind
+`Last-Event-ID`.
+
+Two skins over one `answer`: a request with a key goes past Django's handler (`ChatApi`, a fifth of its cost); one
+with a session cookie takes `view`, with Django's session and CSRF check.
+
+Closing the connection is these clients' only Stop: when nobody else reads the thread within `GRACE` seconds the
+run is stopped, unless `forwardedProps.onDisconnect` is `continue` or the run was begun from the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.views.decorators.csrf import csrf_exempt
+
+from agent.errors import InvalidRequest
+from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
+from agent.wire.sse import encode_sse
+from chatsite.chat import access, actions, commands, db, eventlog, runner, store
+from chatsite.chat.commands import Done, Retry, Send
+from chatsite.chat.conf import setting
+from chatsite.chat.models import Message, Run, Thread
+from chatsite.chat.problems import Busy, Invalid, Missing, Problem
+from chatsite.chat.store import Cursor
+from chatsite.chat.stream import ALIVE
+from chatsite.chat.stream import HEADERS as STREAM_HEADERS
+
+log = logging.getLogger(__name__)
+
+DOOR = "api"
+GRACE = 2.0
+MAX_BODY = 20 * 1024 * 1024
+"""Bytes. A client sends its whole history each time, images included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, whichever skin it came through. Header names are lower case."""
+
+    method: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes | AsyncIterator[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """An answer that is no stream: status, code, words."""
+
+    def __init__(self, status: int, code: str, words: str, **headers: str) -> None:
+        super().__init__(words)
+        self.status, self.code, self.headers = status, code, headers
+
+
+async def answer(user: Any, asked: Asked) -> Reply:
+    """The reply to a request of `user` (None: nobody we know). Never raises for what the request holds."""
+    try:
+        if user is None:
+            raise Refused(
+                401,
+                "unauthorized",
+                "This needs an API key: send it as `Authorization: Bearer <key>` or `x-api-key`.",
+                **{"WWW-Authenticate": "Bearer"},
+            )
+        match asked.method:
+            case "POST":
+                return await _run(user, asked)
+            case "GET":
+                return await _restore(user, asked)
+            case _:
+                raise Refused(405, "method_not_allowed", "Use POST to run and GET to read.", Allow="GET, POST")
+    except Refused as refused:
+        return _json(refused.status, _error(refused.code, str(refused)), refused.headers)
+    except Problem as problem:
+        return _json(problem.status, _error(problem.code, str(problem)))
+
+
+# -- POST ------------------------------------------------------------------------------------------------------
+
+
+async def _run(user: Any, asked: Asked) -> Reply:
+    wanted = _run_input(asked)
+    thread, run = await _begun_before(user, wanted)
+    if run is None:
+        done = await _begin(user, wanted, thread)
+        thread, run = done.thread, done.run
+    assert thread is not None
+    assert run is not None
+    after = store.parse_cursor(asked.headers.get("last-event-id", ""))
+    number = after.number if after is not None and after.run_id == run.public_id else 0
+    stays = wanted.forwarded_props.get("onDisconnect") == "continue"
+    return Reply(200, _events_of(thread, run, number, stays=stays), STREAM_HEADERS)
+
+
+def _run_input(asked: Asked) -> RunInput:
+    media_type = asked.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refused(415, "unsupported_media_type", "Send the body as `Content-Type: application/json`.")
+    try:
+        body = json.loads(asked.body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "invalid_json", f"The body is no JSON: {error}") from None
+    try:
+        return decode_run_input(body, max_text=setting("CHAT_MESSAGE_MAX_CHARS"))
+    except InvalidRequest as error:
+        raise Refused(422, error.code, str(error)) from None
+
+
+async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run | None]:
+    """The thread, if the user has it, and the run of that id, if it began earlier."""
+    try:
+        thread = await commands.thread_for(user, wanted.thread_id)
+    except Missing:
+        return None, None
+    return thread, await db.read(Run.objects.filter(thread=thread, public_id=wanted.run_id).first)
+
+
+async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
+    message = wanted.last_user_message
+    if message is None:
+        raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
+    model = wanted.forwarded_props.get("model", "")
+    if not isinstance(model, str):
+        raise Invalid("forwardedProps.model: must be a string, the name of a model.")
+    send = Send(text="", client_id=message.id, model=model)
+    if thread is None:
+        return await commands.begin_thread(
+            user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+        )
+    if await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").exists):
+        again = Retry(model=model, message_id=message.id)
+        return await commands.perform(user, thread.public_id, again, door=DOOR, run_id=wanted.run_id)
+    done = await commands.perform(
+        user, thread.public_id, send, door=DOOR, run_id=wanted.run_id, message=message
+    )
+    if done.run is not None and done.run.public_id != wanted.run_id:
+        # The same message came twice at once under two run ids: the first one has it.
+        raise Busy()
+    return done
+
+
+async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> AsyncIterator[bytes]:
+    channel = eventlog.channel_of(thread.pk)
+    finished = False
+    try:
+        async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
+            async for heard in batches:
+                yield b"".join(
+                    encode_sse(encode_event_json(event, echo_input=False), id=str(Cursor(run.public_id, number)))
+                    for number, event in heard.events
+                ) or ALIVE
+        finished = True
+    finally:
+        if not finished and not stays and run.door == DOOR:
+            _leaving.add(task := asyncio.ensure_future(_stop_if_alone(channel, thread, run)))
+            task.add_done_callback(_leaving.discard)
+
+
+_leaving: set[asyncio.Task[None]] = set()
+
+
+async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> None:
+    await asyncio.sleep(GRACE)
+    if channel.readers == 0 and not runner.stop(run.pk, "the client went away"):
+        await db.write(actions.request_stop, thread=thread)  # it runs in another process, if it runs
+
+
+# -- GET -------------------------------------------------------------------------------------------------------
+
+
+async def _restore(user: Any, asked: Asked) -> Reply:
+    thread_id = asked.query.get("threadId", "")
+    if not thread_id:
+        raise Refused(422, "invalid_request", "threadId: say which thread, as `GET /api/chat?threadId=<id>`.")
+    thread = await commands.thread_for(user, thread_id)
+    state = await eventlog.state_now(eventlog.channel_of(thread.pk), thread)
+    messages = encode_ui_messages(store.transcript_of(state), await db.read(_times_of, thread.pk))
+    limit, before = asked.query.get("limit"), asked.query.get("before")
+    page, has_more = _page(messages, limit, before)
+    active = state.active_run
+    return _json(
+        200,
+        {
+            "threadId": thread.public_id,
+            "messages": page,
+            "activeRun": {"runId": active.id} if active is not None else None,
+            "interrupts": None,
+            "page": {"hasMore": has_more, "before": page[0]["id"] if page and has_more else None},
+            "cursor": state.cursor,
+        },
+        {"Cache-Control": "no-store"},
+    )
+
+
+def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[list[Any], bool]:
+    """The last `limit` messages in front of the one with id `before`, and whether there are older ones."""
+    if before is not None:
+        places = [place for place, message in enumerate(messages) if message["id"] == before]
+        if not places:
+            raise Invalid("before: there is no message of that id in this thread.")
+        messages = messages[: places[0]]
+    if limit is None:
+        return messages, False
+    if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= 10_000):
+        raise Invalid("limit: must be a whole number from 1 to 10000.")
+    return messages[-int(limit) :], len(messages) > int(limit)
+
+
+def _times_of(thread_pk: int) -> dict[str, str]:
+    rows = Message.objects.filter(thread_id=thread_pk).values_list("public_id", "created_at")
+    return {public_id: created_at.isoformat() for public_id, created_at in rows}
+
+
+# -- the skins -------------------------------------------------------------------------------------------------
+
+
+@csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
+async def view(request: HttpRequest) -> HttpResponseBase:
+    """With a session: Django's handler. (Also for programs, where a project mounts only the urls.)"""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+    if key is not None:
+        user = await db.read(access.user_of_key, key)
+    else:
+        person = await request.auser()
+        user = person if person.is_authenticated else None
+        if user is not None and request.method not in {"GET", "HEAD"}:
+            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
+            if refused is not None:
+                words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
+                return _as_django(_json(403, _error("csrf", words)))
+    try:
+        length = int(request.headers.get("Content-Length") or 0)
+    except ValueError:
+        length = 0
+    if length > MAX_BODY:
+        return _as_django(_too_large())
+    query = {name: values[-1] for name, values in request.GET.lists()}
+    return _as_django(await answer(user, Asked(request.method or "", headers, query, request.read())))
+
+
+def _checked_by_csrf() -> None:
+    """What Django's CSRF check looks at to learn that a view is not exempt."""
+
+
+def _as_django(reply: Reply) -> HttpResponseBase:
+    if isinstance(reply.body, bytes):
+        return HttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
+    return StreamingHttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
+
+
+Receive = Callable[[], Awaitable[Any]]
+SendMessage = Callable[[Any], Awaitable[None]]
+
+
+class ChatApi:
+    """`/api/chat` as an ASGI application, for requests with a key; the others go to `otherwise`."""
+
+    def __init__(self, otherwise: Any) -> None:
+        self.otherwise = otherwise
+
+    async def __call__(self, scope: Any, receive: Receive, send: SendMessage) -> None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+        if key is None:
+            await self.otherwise(scope, receive, send)
+            return
+        user = await db.read(access.user_of_key, key)
+        body = await _body_of(receive)
+        if body is None:
+            await _send(_too_large(), receive, send)
+            return
+        query = {
+            name: values[-1] for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
+        }
+        await _send(await answer(user, Asked(scope["method"], headers, query, body)), receive, send)
+
+
+async def _body_of(receive: Receive) -> bytes | None:
+    """None when it is larger than we take."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def _send(reply: Reply, receive: Receive, send: SendMessage) -> None:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
+    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
+    if isinstance(reply.body, bytes):
+        await send({"type": "http.response.body", "body": reply.body})
+        return
+    sending = asyncio.ensure_future(_send_all(reply.body, send))
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # Whoever is not done is not needed any more: the reader has left, or has had everything.
+        for task in (sending, leaving):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+    if not sending.cancelled() and (error := sending.exception()) is not None:
+        raise error
+
+
+async def _send_all(frames: AsyncIterator[bytes], send: SendMessage) -> None:
+    async with aclosing(frames):  # type: ignore[type-var]
+        async for frame in frames:
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
+    text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
+    return Reply(
+        int(status), text.encode(), {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    )
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+def _too_large() -> Reply:
+    words = f"The body is larger than {MAX_BODY // 1024 // 1024} MB, which is the most taken here."
+    return _json(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _error("too_long", words), {"Connection": "close"})

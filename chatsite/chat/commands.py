@@ -1,0 +1,184 @@
+"""Commands: what a person or program may ask of a thread, by whatever door.
+
+A door (page, `/api/chat`, WebSocket) validates what came into one of these and hands it to `perform`, which asks
+"may this user?" once, does it, and answers at once; a run is a task of its own.
+
+    send    {"type": "send", "text", "clientId"?, "model"?}     a message, and the run that answers it
+    stop    {"type": "stop"}                                    end the active run, keep what it wrote
+    retry   {"type": "retry", "model"?}                         answer the last message anew
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from django.db import DatabaseError, IntegrityError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from agent.messages import Message, TextPart
+from chatsite.chat import access, actions, db, rounds, runner
+from chatsite.chat.actions import Begun
+from chatsite.chat.agents import agents
+from chatsite.chat.conf import setting
+from chatsite.chat.models import Run, Thread, new_public_id
+from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem, TooLong
+from chatsite.chat.recovery import PROCESS
+
+
+class _Command(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Send(_Command):
+    type: Literal["send"] = "send"
+    text: str
+    client_id: str = ""
+    model: str = ""
+
+
+class Stop(_Command):
+    type: Literal["stop"] = "stop"
+
+
+class Retry(_Command):
+    """`message_id`: the user message to answer anew; without it the last one."""
+
+    type: Literal["retry"] = "retry"
+    model: str = ""
+    message_id: str | None = None
+
+
+Command = Send | Stop | Retry
+CommandAdapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did: the run it began or stopped, None when there was nothing to stop."""
+
+    thread: Thread
+    run: Run | None = None
+    fresh: bool = True
+
+
+async def perform(
+    user: Any, thread_id: str, command: Command, *, door: str, run_id: str | None = None, message: Message | None = None
+) -> Done:
+    """Do it, or raise a `problems.Problem` that says in words why not.
+
+    `message`: a user message with parts of its own (from `/api/chat`), in place of the command's bare text.
+    """
+    rounds.begin()
+    thread = await thread_for(user, thread_id)
+    match command:
+        case Send():
+            sent = _sent(command, message)
+            model = await _model_for(command.model, thread.model)
+            begun = await _asked(
+                actions.send_message, thread=thread, model=model, process=PROCESS, door=door, run_id=run_id, **sent
+            )
+            return _started(begun, user)
+        case Retry():
+            model = await _model_for(command.model, thread.model)
+            begun = await _asked(
+                actions.retry,
+                thread=thread,
+                model=model,
+                process=PROCESS,
+                door=door,
+                message_id=command.message_id,
+                run_id=run_id,
+            )
+            return _started(begun, user)
+        case Stop():
+            run = await _asked(actions.request_stop, thread=thread)
+            if run is not None:
+                runner.stop(run.pk)
+            return Done(thread, run)
+
+
+async def begin_thread(
+    user: Any,
+    command: Send,
+    *,
+    door: str,
+    public_id: str | None = None,
+    run_id: str | None = None,
+    message: Message | None = None,
+) -> Done:
+    """A new thread of the user's with its first message. Missing when `public_id` is another's thread."""
+    rounds.begin()
+    sent = _sent(command, message)
+    model = await _model_for(command.model)
+    begun = await _asked(
+        actions.open_thread,
+        owner=user,
+        public_id=public_id,
+        model=model,
+        process=PROCESS,
+        door=door,
+        run_id=run_id,
+        taken=Missing,
+        **sent,
+    )
+    return _started(begun, user)
+
+
+async def thread_for(user: Any, thread_id: str) -> Thread:
+    """The user's thread, or Missing."""
+    try:
+        return await db.read(access.thread_for, user, thread_id)
+    except access.NotFound:
+        raise Missing from None
+    except DatabaseError as error:
+        raise NotStored from error
+
+
+def check_text(text: str) -> None:
+    """Raises Invalid or TooLong, in words, for a text that cannot be sent."""
+    limit = setting("CHAT_MESSAGE_MAX_CHARS")
+    if not text.strip():
+        raise Invalid("The message is empty. Write something, then send.")
+    if len(text) > limit:
+        raise TooLong(
+            f"The message has {len(text):,} characters; {limit:,} is the most. Shorten it or send it in pieces."
+        )
+    if "\x00" in text:
+        raise Invalid("The message holds a NUL character, which cannot be stored. Remove it and send again.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise Invalid("The message holds half a character (a lone surrogate). Remove it and send again.")
+
+
+def _sent(command: Send, message: Message | None) -> dict[str, Any]:
+    """What of a send goes to its action, checked."""
+    check_text(message.text if message is not None else command.text)
+    if command.client_id and not access.sane_id(command.client_id):
+        raise Invalid("The message's id must be 1 to 200 printable characters.")
+    client_id = command.client_id or new_public_id()
+    parts = (TextPart(command.text),)
+    return {"client_id": client_id, "message": message or Message(id=client_id, role="user", parts=parts)}
+
+
+async def _model_for(asked: str, stored: str = "") -> str:
+    return (await agents().catalog()).pick(asked, stored)
+
+
+def _started(begun: Begun, user: Any) -> Done:
+    if begun.fresh:
+        runner.start(begun, user)
+    return Done(begun.thread, begun.run, begun.fresh)
+
+
+async def _asked(action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> Any:
+    """An action in its transaction. Two at once: a constraint lets one win, and the other looks once more."""
+    for last_try in (False, True):
+        try:
+            return await db.write(action, **asked)
+        except IntegrityError as error:
+            if last_try:
+                raise taken from error
+        except DatabaseError as error:
+            raise NotStored from error
+    raise AssertionError("unreachable")

@@ -1,0 +1,24 @@
+"""The settings this app reads, with what they are when a project does not set them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+DEFAULTS: dict[str, Any] = {
+    "DEFAULT_MODEL": "",
+    "OPENAI_BASE_URL": "",
+    "OPENAI_API_KEY": "",
+    "OPENAI_MODELS": [],
+    "ANTHROPIC_BASE_URL": "",
+    "ANTHROPIC_API_KEY": "",
+    "ANTHROPIC_MODELS": [],
+    "EXAMPLE_TOOLS": True,
+    "CHAT_SYSTEM_PROMPT": "",
+    "CHAT_MESSAGE_MAX_CHARS": 100_000,
+}
+
+
+def setting(name: str) -> Any:
+    return getattr(settings, name, DEFAULTS[name])

@@ -1,0 +1,106 @@
+"""A thread over a WebSocket: the same commands and events as over HTTP.
+
+    connect   ws/threads/<threadId>/?after=<cursor>     by session cookie, `Authorization: Bearer` or `x-api-key`
+    receive   a command as JSON (`commands`), with an optional `id` that the answer repeats
+    send      {"cursor", "event": <AG-UI event>}         each event, numbered
+              {"type": "done"|"problem", "id"?, ...}     the answer to a command
+
+A handler never waits for a run: following is a task of its own, so a Stop is heard at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import parse_qs
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from pydantic import ValidationError
+
+from agent.wire.agui import encode_event_json
+from chatsite.chat import access, commands, db, eventlog, store
+from chatsite.chat.commands import CommandAdapter
+from chatsite.chat.problems import Invalid, Missing, Problem
+from chatsite.chat.store import Cursor
+
+log = logging.getLogger(__name__)
+
+NOT_FOUND = 4404
+NOT_LOGGED_IN = 4401
+
+
+class ThreadConsumer(AsyncWebsocketConsumer):
+    async def connect(self) -> None:
+        self.following: asyncio.Task[None] | None = None
+        self.thread_id = self.scope["url_route"]["kwargs"]["thread_id"]
+        self.user = await person_of(self.scope)
+        try:
+            thread = await commands.thread_for(self.user, self.thread_id)
+        except Missing:
+            # Accepted first: a refused handshake reaches a browser as 1006, which tells its page nothing.
+            await self.accept()
+            await self.close(NOT_FOUND if self.user is not None else NOT_LOGGED_IN)
+            return
+        await self.accept()
+        after = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("after", [""])[0]
+        self.following = asyncio.create_task(self._follow(thread, store.parse_cursor(after)))
+
+    async def disconnect(self, code: int) -> None:
+        if self.following is not None:
+            self.following.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        asked: Any = None
+        try:
+            asked = _json_of(text_data)
+            command = CommandAdapter.validate_python({key: value for key, value in asked.items() if key != "id"})
+            done = await commands.perform(self.user, self.thread_id, command, door="websocket")
+        except ValidationError as error:
+            await self._answer(asked, type="problem", code="invalid_request", message=_first_error(error))
+        except Problem as problem:
+            await self._answer(asked, type="problem", code=problem.code, message=str(problem))
+        else:
+            await self._answer(asked, type="done", runId=done.run.public_id if done.run else None)
+
+    async def _answer(self, asked: Any, **answer: Any) -> None:
+        if isinstance(asked, dict) and isinstance(asked.get("id"), str | int):
+            answer["id"] = asked["id"]
+        await self.send(text_data=json.dumps(answer, ensure_ascii=False))
+
+    async def _follow(self, thread: Any, after: Cursor | None) -> None:
+        async with aclosing(eventlog.follow_events(thread, after)) as batches:
+            async for heard in batches:
+                for number, event in heard.events:
+                    cursor = json.dumps(str(Cursor(heard.run_id, number)))
+                    await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
+
+
+async def person_of(scope: Any) -> Any:
+    """The user of a connection's key, else of its session; None for neither."""
+    headers = dict(scope.get("headers", ()))
+    key = access.key_in(
+        headers.get(b"authorization", b"").decode("latin-1"), headers.get(b"x-api-key", b"").decode("latin-1")
+    )
+    if key is not None:
+        return await db.read(access.user_of_key, key)
+    user = scope.get("user")
+    return user if user is not None and user.is_authenticated else None
+
+
+def _json_of(text: str | None) -> dict[str, Any]:
+    try:
+        asked = json.loads(text or "")
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict):
+        raise Invalid('Send one JSON object, such as {"type": "send", "text": "Hello"}.')
+    return asked
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(step) for step in first["loc"])
+    return f"{path}: {first['msg']}" if path else first["msg"]

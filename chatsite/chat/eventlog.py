@@ -1,0 +1,224 @@
+"""What is said in a thread, as readers hear it.
+
+Rule 1: a reader holds a cursor and reads; nobody pushes into a queue that can drop. A reader that is behind gets
+more in one batch (events) or simply the newest state (pages), so memory does not depend on how slow it is.
+Rule 2: only what may be told is visible. The recorder moves `shown` forward, for a hard event after its commit.
+Rule 3: news travel as "something changed in thread T"; if one is lost, the next look finds it all the same.
+
+    Channel        one for each thread somebody here writes or reads; wakes its readers
+      LiveRun      the run of this process that is, or was last, active in it: its events, its folded transcript
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+
+from agent.events import Event, Terminal
+from agent.messages import Transcript
+from agent.reducer import apply
+from chatsite.chat import db, store
+from chatsite.chat.models import Run, Thread
+from chatsite.chat.state import RunView, Segment, ThreadState
+from chatsite.chat.store import Cursor
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a reader's connection gets a sign of life."""
+
+
+class LiveRun:
+    """A run's log in this process. Event number n is `events[n - 1]`."""
+
+    def __init__(self, *, run_pk: int, view: RunView, base: ThreadState, transcript: Transcript) -> None:
+        self.run_pk = run_pk
+        self.base = base
+        self.events: list[Event] = []
+        self.shown = 0
+        self.transcript = transcript
+        self._earlier = sum(len(segment.messages) for segment in base.segments)
+        self._shown_transcript = transcript
+        self._view = view
+
+    @property
+    def run_id(self) -> str:
+        return self._view.id
+
+    @property
+    def over(self) -> bool:
+        """The terminal event has been told."""
+        return self.shown > 0 and isinstance(self.events[self.shown - 1], Terminal)
+
+    def append(self, event: Event) -> None:
+        self.events.append(event)
+        self.transcript = apply(self.transcript, event)
+
+    def show(self, number: int, transcript: Transcript, view: RunView | None = None) -> None:
+        """Readers may have everything up to `number`; `transcript` is the fold up to there."""
+        self.shown = number
+        self._shown_transcript = transcript
+        self._view = view or self._view
+
+    def read(self, after: int) -> list[tuple[int, Event]]:
+        return list(enumerate(self.events[after : self.shown], start=after + 1))
+
+    def state(self) -> ThreadState:
+        messages = self._shown_transcript.messages[self._earlier :]
+        return replace(
+            self.base,
+            segments=(*self.base.segments, Segment(self._view, messages)),
+            cursor=str(Cursor(self.run_id, self.shown)),
+        )
+
+
+class Channel:
+    """Wakes the readers of one thread. Belongs to the server's event loop."""
+
+    def __init__(self, thread_pk: int) -> None:
+        self.thread_pk = thread_pk
+        self.version = 0
+        self.live: LiveRun | None = None
+        self.readers = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def tell(self) -> None:
+        self.version += 1
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def changed(self, seen: int, timeout: float = HEARTBEAT) -> bool:
+        """Wait until the version is another than `seen`. False: nothing happened for `timeout` seconds."""
+        if self.version != seen:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            self._waiting = [other for other in self._waiting if other is not future]
+            return False
+        return True
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Counts a reader for as long as it stays: a run whose last reader left may be one nobody wants."""
+        self.readers += 1
+        try:
+            yield
+        finally:
+            self.readers -= 1
+
+    @property
+    def active(self) -> LiveRun | None:
+        return self.live if self.live is not None and not self.live.over else None
+
+
+_channels: weakref.WeakValueDictionary[int, Channel] = weakref.WeakValueDictionary()
+
+
+def channel_of(thread_pk: int) -> Channel:
+    """The thread's channel in this process. It lives as long as somebody holds it."""
+    channel = _channels.get(thread_pk)
+    if channel is None:
+        channel = _channels[thread_pk] = Channel(thread_pk)
+    return channel
+
+
+def open_channels() -> list[Channel]:
+    return list(_channels.values())
+
+
+# -- readers ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Some events of one run, each with its number. Empty: a sign of life after `HEARTBEAT` of silence."""
+
+    run_id: str = ""
+    events: tuple[tuple[int, Event], ...] = ()
+
+    @property
+    def cursor(self) -> Cursor | None:
+        return Cursor(self.run_id, self.events[-1][0]) if self.events else None
+
+
+async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0) -> AsyncIterator[Heard]:
+    """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over."""
+    with channel.reading():
+        while True:
+            seen = channel.version
+            live = channel.live
+            if live is not None and live.run_pk == run_pk:
+                found = live.read(after)
+                over = live.over
+            else:
+                over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
+                found = await db.read(store.events_after, run_pk, after)
+            if found:
+                after = found[-1][0]
+                yield Heard(run_id, tuple(found))
+            elif over:
+                return
+            elif not await channel.changed(seen):
+                yield Heard()
+
+
+async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[Heard]:
+    """The thread's events behind a cursor, run after run, for as long as the reader likes.
+
+    Without a cursor (or with one of a run that is not the thread's) it begins with the newest run.
+    """
+    channel = channel_of(thread.pk)
+    with channel.reading():
+        run = await db.read(_run_to_follow, thread.pk, after)
+        number = after.number if after is not None and run is not None and run.public_id == after.run_id else 0
+        while True:
+            if run is not None:
+                async with aclosing(follow_run(channel, run.pk, run.public_id, number)) as batches:
+                    async for heard in batches:
+                        number = heard.events[-1][0] if heard.events else number
+                        yield heard
+            seen = channel.version
+            following = await db.read(store.next_run, thread.pk, run.pk if run is not None else 0)
+            if following is not None:
+                run, number = following, 0
+            elif not await channel.changed(seen):
+                yield Heard()
+
+
+async def follow_states(thread: Thread) -> AsyncIterator[ThreadState | None]:
+    """The thread's state now and each time it changed since the reader last looked. None: a sign of life."""
+    channel = channel_of(thread.pk)
+    with channel.reading():
+        while True:
+            seen = channel.version
+            yield await state_now(channel, thread)
+            while not await channel.changed(seen):
+                yield None
+
+
+async def state_now(channel: Channel, thread: Thread) -> ThreadState:
+    """From memory while a run of this process is at work, else from the rows."""
+    if channel.active is not None:
+        return channel.active.state()
+    return await db.read(_fresh_state, thread.pk)
+
+
+def _fresh_state(thread_pk: int) -> ThreadState:
+    return store.load_state(Thread.objects.get(pk=thread_pk))
+
+
+def _is_active(run_pk: int) -> bool:
+    return Run.objects.filter(pk=run_pk, state__in=Run.ACTIVE).exists()
+
+
+def _run_to_follow(thread_pk: int, cursor: Cursor | None) -> Run | None:
+    runs = Run.objects.filter(thread_id=thread_pk)
+    named = runs.filter(public_id=cursor.run_id).first() if cursor is not None else None
+    return named or runs.order_by("-pk").first()

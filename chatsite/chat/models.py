@@ -1,0 +1,191 @@
+"""The rows. Only `actions`, `store`, `runner` and `recovery` write them.
+
+    Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
+       │        └────< ToolCall      the ledger: one row a call
+       └──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
+
+A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
+events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+def new_public_id() -> str:
+    """122+ bits nobody can guess; the `threadId` that resumes a thread."""
+    return secrets.token_urlsafe(18)
+
+
+class Thread(models.Model):
+    """A conversation, owned by a user. A program may bring its own `threadId`, so it can be any short text."""
+
+    public_id = models.CharField(max_length=200, unique=True, default=new_public_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="threads")
+    title = models.CharField(max_length=200, blank=True)
+    model = models.CharField(max_length=200, blank=True, help_text="The model its next run uses.")
+    head = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = (models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),)
+
+    def __str__(self) -> str:
+        return self.title or self.public_id
+
+
+class Run(models.Model):
+    """One continuous piece of work on a thread."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        FINISHED = "finished"
+        INTERRUPTED = "interrupted"
+        CANCELLED = "cancelled"
+        FAILED = "failed"
+        LOST = "lost"
+
+    ACTIVE = (State.QUEUED, State.RUNNING)
+
+    public_id = models.CharField(max_length=200, default=new_public_id, editable=False)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED, db_index=True)
+    door = models.CharField(max_length=20, default="page", help_text="page, api or websocket")
+    provider = models.CharField(max_length=100, blank=True)
+    model = models.CharField(max_length=200, blank=True, db_index=True)
+    stop_reason = models.CharField(max_length=100, blank=True, db_index=True)
+    finish_reason = models.CharField(max_length=20, blank=True, help_text="Of the last turn.")
+    error = models.TextField(blank=True)
+    error_code = models.CharField(max_length=100, blank=True)
+    turns = models.PositiveIntegerField(default=0)
+    usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
+    stop_requested = models.BooleanField(default=False)
+    owner = models.CharField(max_length=200, blank=True, help_text="The process that runs it.")
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["thread", "public_id"], name="chat_run_id_in_thread"),
+            models.UniqueConstraint(
+                fields=["thread"],
+                condition=models.Q(state__in=["queued", "running"]),
+                name="chat_one_active_run_a_thread",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.public_id} ({self.state})"
+
+
+class Message(models.Model):
+    """One entry of a transcript. `parts` is `agent.wire.parts` JSON, in order.
+
+    `metadata` of an assistant message: finishReason, stopReason (of its run, on the run's last message), model,
+    usage, durationMs.
+    """
+
+    class Role(models.TextChoices):
+        SYSTEM = "system"
+        DEVELOPER = "developer"
+        USER = "user"
+        ASSISTANT = "assistant"
+        TOOL = "tool"
+
+    public_id = models.CharField(max_length=200, editable=False)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="messages")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="messages")
+    role = models.CharField(max_length=20, choices=Role.choices)
+    parts = models.JSONField(default=list)
+    text = models.TextField(blank=True, help_text="The text parts, joined: for search.")
+    finish_reason = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001 (null: the stream broke off)
+    metadata = models.JSONField(default=dict, blank=True)
+    client_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 (null: nobody brought one)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["thread", "public_id"], name="chat_message_id_in_thread"),
+            models.UniqueConstraint(fields=["thread", "client_id"], name="chat_client_id_in_thread"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.text[:60]}"
+
+
+class RunEvent(models.Model):
+    """One event of a run's log, or an unbroken row of deltas of one entity.
+
+    `data` is the event's AG-UI JSON. For a row of deltas (`first` < `number`) its `delta` is a list of
+    `number - first + 1` strings, so that a reader who has seen half of them gets the other half.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    first = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    type = models.CharField(max_length=40)
+    data = models.JSONField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["run", "number"], name="chat_event_number_in_run"),)
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.type}"
+
+
+class ToolCall(models.Model):
+    """The ledger: what became of a call the model asked for. Claimed before its tool starts."""
+
+    class State(models.TextChoices):
+        PROPOSED = "proposed"
+        WAITING = "waiting"
+        CLAIMED = "claimed"
+        DONE = "done"
+        FAILED = "failed"
+        SKIPPED = "skipped"
+        DENIED = "denied"
+        CANCELLED = "cancelled"
+        UNKNOWN = "unknown"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tool_calls")
+    call_id = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, db_index=True)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PROPOSED, db_index=True)
+    arguments = models.TextField(blank=True, help_text="JSON text as the model wrote it.")
+    result = models.TextField(blank=True, help_text="What the model was given.")
+    error_code = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    duration_ms = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["run", "call_id"], name="chat_call_id_in_run"),)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.state})"
+
+
+class ApiKey(models.Model):
+    """A program's key to everything its user may do. Kept as a SHA-256: a key has 256 bits, no dictionary helps."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_keys")
+    label = models.CharField(max_length=100, blank=True)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    hint = models.CharField(max_length=12, editable=False, help_text="How the key begins, to tell it from others.")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.label or self.hint

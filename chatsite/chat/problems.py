@@ -1,0 +1,59 @@
+"""What a door may have to say no to, with the words for the person and the code for the program.
+
+Each is raised by actions or commands; a door turns it into its own shape by `status` and `code`.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+
+class Problem(Exception):
+    status = HTTPStatus.BAD_REQUEST
+    code = "invalid_request"
+    words = "That cannot be done."
+
+    def __init__(self, words: str | None = None) -> None:
+        super().__init__(words or self.words)
+
+
+class Invalid(Problem):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+class TooLong(Problem):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "too_long"
+
+
+class Missing(Problem):
+    status = HTTPStatus.NOT_FOUND
+    code = "not_found"
+    words = "There is no such thread."
+
+
+class Busy(Problem):
+    status = HTTPStatus.CONFLICT
+    code = "run_active"
+    words = "An answer is still being written here. Wait for it or stop it, then send again."
+
+
+class Conflict(Problem):
+    status = HTTPStatus.CONFLICT
+    code = "conflict"
+
+
+class NothingToRetry(Problem):
+    status = HTTPStatus.CONFLICT
+    code = "nothing_to_retry"
+
+
+class UnknownModel(Problem):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "model_not_found"
+
+
+class NotStored(Problem):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "database_unavailable"
+    words = "The server cannot reach its database just now. Your message is not sent; try again in a moment."

@@ -1,0 +1,243 @@
+"""One run's log, kept and told: rows first, then the news.
+
+| event | kept | told |
+|---|---|---|
+| a call is complete, a result, the end | at once | behind its commit |
+| everything else | with the next of those, or within `KEEP_WITHIN` | at once, unless it stands behind one that waits |
+
+So whoever acts on what they were told acts on something that is kept, and a killed server loses at most
+`KEEP_WITHIN` seconds of bare text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError
+from django.utils import timezone
+
+from agent.events import (
+    Event,
+    StepFinished,
+    StepStarted,
+    Terminal,
+    ToolCallEnd,
+    ToolCallResult,
+    is_delta,
+)
+from agent.messages import Message, ToolCallPart
+from chatsite.chat import db, store
+from chatsite.chat.eventlog import Channel, LiveRun
+from chatsite.chat.models import ToolCall
+from chatsite.chat.state import RunView
+from chatsite.chat.store import Batch, CallChange
+
+log = logging.getLogger(__name__)
+
+KEEP_WITHIN = 0.2
+"""Seconds that told text may be ahead of the rows (the promise is 0.25)."""
+
+# A call is kept soon even when its turn goes on for long; this leaves time to keep its claim with it.
+KEEP_CALL_WITHIN = 0.03
+
+RETRY_AFTER = (0.1, 0.5, 1.0, 3.0)
+"""Seconds between tries when the database cannot be written; then the run gives up."""
+
+State = ToolCall.State
+STATE_OF_ERROR: Mapping[str | None, str] = {
+    None: State.DONE,
+    "aborted": State.CANCELLED,
+    "max_tokens": State.SKIPPED,
+    "not_executed": State.SKIPPED,
+    "content_filter": State.SKIPPED,
+    "incomplete_stream": State.SKIPPED,
+    "unknown_tool": State.SKIPPED,
+    "outcome_unknown": State.UNKNOWN,
+}
+"""A result's code -> its call's state; any other code is a failure."""
+
+Hard = Terminal | ToolCallEnd | ToolCallResult
+
+
+class Recorder:
+    """Writes one run's events. One writer: the run's task, and this object's own timer."""
+
+    def __init__(self, *, live: LiveRun, channel: Channel, view: RunView) -> None:
+        self.live = live
+        self.channel = channel
+        self.view = view
+        self.turns = 0
+        self._kept = 0
+        self._held = 0  # number of the newest event that must be kept before it is told
+        self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
+        self._calls: dict[str, CallChange] = {}
+        self._changed_calls: dict[str, CallChange] = {}
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: set[asyncio.Task[None]] = set()
+
+    async def record(self, event: Event) -> None:
+        """Fold, keep and tell. Returns when the event may be acted on."""
+        if not is_delta(event) and event.timestamp is None:
+            event = replace(event, timestamp=time.time_ns() // 1_000_000)
+        self.live.append(event)
+        self._note(event)
+        if isinstance(event, Hard):
+            self._held = len(self.live.events)
+        if isinstance(event, Terminal | ToolCallResult):
+            await self.flush()
+            return
+        if len(self.live.events) > self._held and self._held <= self._kept:
+            self._tell(len(self.live.events), self.live.transcript)
+        self._keep_within(KEEP_CALL_WITHIN if isinstance(event, ToolCallEnd) else KEEP_WITHIN)
+
+    async def claim(self, call: ToolCallPart, arguments: Mapping[str, Any]) -> None:
+        """Keep that this call's tool is about to start. Returns when that is committed."""
+        change = self._calls.get(call.id) or CallChange(call.id, call.name, call.arguments, State.PROPOSED)
+        self._change(replace(change, state=State.CLAIMED, claimed_at=timezone.now()))
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Keep all that is not kept, then tell it. Raises DatabaseError when that cannot be done."""
+        async with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            number, transcript = len(self.live.events), self.live.transcript
+            saved, calls = list(self._unsaved), dict(self._changed_calls)
+            if number == self._kept and not calls:
+                return
+            batch = Batch(
+                run_pk=self.live.run_pk,
+                thread_pk=self.channel.thread_pk,
+                first=self._kept + 1,
+                events=tuple(self.live.events[self._kept : number]),
+                messages=self._rows(saved),
+                calls=tuple(calls.values()),
+                turns=self.turns,
+            )
+            await self._keep(batch)
+            self._kept = number
+            self._unsaved = self._unsaved[len(saved) :]
+            self._changed_calls = {
+                id: change for id, change in self._changed_calls.items() if change is not calls.get(id)
+            }
+        if number > self.live.shown:
+            self._tell(number, transcript)
+
+    async def close(self) -> None:
+        """Let go of the timer; what was told and not kept yet is kept."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._flushing, return_exceptions=True)
+
+    # -- what an event means for the rows ----------------------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case StepStarted():
+                self.turns += 1
+            case StepFinished(metadata=metadata):
+                self._whole((metadata or {}).get("messageId"))
+            case ToolCallEnd(tool_call_id=call_id):
+                call = _call_of(self.live.transcript.live, call_id)
+                if call is not None and not call.provider_executed:
+                    self._change(CallChange(call.id, call.name, call.arguments, State.PROPOSED))
+            case ToolCallResult():
+                self._whole(event.message_id)
+                self._settle(event)
+            case _ if isinstance(event, Terminal):
+                self.view = _ended(self.view, event)
+
+    def _whole(self, message_id: str | None) -> None:
+        if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):
+            self._unsaved.append(message_id)
+
+    def _settle(self, result: ToolCallResult) -> None:
+        known = self._calls.get(result.tool_call_id)
+        if known is None:
+            return  # a provider's own tool, or a call of an earlier run
+        message = next(message for message in self.live.transcript.live if message.id == result.message_id)
+        part = message.tool_results[0]
+        self._change(
+            replace(
+                known,
+                state=STATE_OF_ERROR.get(result.error, State.FAILED),
+                result=part.content if isinstance(part.content, str) else str(part.content),
+                error_code=result.error or "",
+                finished_at=timezone.now(),
+                duration_ms=result.duration_ms,
+            )
+        )
+
+    def _change(self, change: CallChange) -> None:
+        self._calls[change.call_id] = self._changed_calls[change.call_id] = change
+
+    def _rows(self, ids: list[str]) -> tuple[Message, ...]:
+        found: dict[str, Message] = {}
+        messages = reversed(self.live.transcript)
+        while len(found) < len(ids):
+            message = next(messages)
+            if message.id in ids:
+                found[message.id] = message
+        return tuple(found[id] for id in ids)
+
+    # -- keeping and telling -----------------------------------------------------------------------------------
+
+    def _tell(self, number: int, transcript: Any) -> None:
+        over = isinstance(self.live.events[number - 1], Terminal)
+        self.live.show(number, transcript, self.view if over else None)
+        self.channel.tell()
+
+    def _keep_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._timer = None
+        task = asyncio.ensure_future(self._flush_quietly())
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    async def _flush_quietly(self) -> None:
+        try:
+            await self.flush()
+        except DatabaseError:
+            # The run's own next flush meets the same fault and ends the run; here it is only worth a line.
+            log.warning("run %s: could not keep a batch of its log", self.live.run_id, exc_info=True)
+
+    async def _keep(self, batch: Batch) -> None:
+        for pause in (*RETRY_AFTER, None):
+            try:
+                return await db.write(store.keep, batch)
+            except (OperationalError, InterfaceError):
+                if pause is None:
+                    raise
+                log.warning("run %s: the database could not be written; trying again", self.live.run_id)
+                await asyncio.sleep(pause)
+
+
+def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
+    return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
+
+
+def _ended(view: RunView, event: Event) -> RunView:
+    assert isinstance(event, Terminal)
+    ending = store.ending_of(event)
+    usage = view.usage
+    for entry in event.usage:
+        usage = usage + entry.usage
+    return replace(
+        view, state=ending.state, stop_reason=ending.stop_reason, error=ending.error, error_code=ending.error_code,
+        usage=usage,
+    )

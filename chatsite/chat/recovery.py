@@ -1,0 +1,124 @@
+"""Runs whose process died, and what processes must know of each other.
+
+A run row has an owner and a heartbeat. A run whose owner is dead (at once, when it was a process of this machine),
+or that has not beaten for `LOST_AFTER` seconds, is closed: its log is folded into rows, each open call gets its one
+result (what had been claimed may have happened, and the result says so), and the last event is RUN_ERROR `lost`.
+The thread is usable again and offers Retry.
+
+`rounds` asks for this every few seconds, and `serve` at its start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from datetime import datetime, timedelta
+from functools import reduce
+
+from django.utils import timezone
+
+from agent.events import RunError, ToolCallResult
+from agent.messages import ToolCallPart, Transcript, open_calls
+from agent.reducer import apply
+from chatsite.chat import store
+from chatsite.chat.models import Run, ToolCall, new_public_id
+from chatsite.chat.store import Batch, CallChange
+
+LOST_AFTER = timedelta(seconds=30)
+
+LOST = "The server stopped while answering. What was written is kept; try again."
+UNKNOWN = "Outcome unknown: the server stopped while this ran, so it may have happened. Check before doing it again."
+NEVER_RAN = "Not run: the server stopped before it began."
+
+
+def _machine() -> str:
+    """This host and process space: within it a process id says whether its process lives."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        space = 0
+    return f"{socket.gethostname()[:100]}/{space}"
+
+
+MACHINE = _machine()
+PROCESS = f"{MACHINE}:{os.getpid()}:{secrets.token_hex(4)}"
+"""Who owns the runs started here; the last part tells this process from an earlier one of the same id."""
+
+
+def owner_is_dead(owner: str) -> bool:
+    """True when `owner` certainly lives no more; False also for what cannot be known from here."""
+    machine, _, rest = owner.partition(":")
+    pid, _, _ = rest.partition(":")
+    if machine != MACHINE or not pid.isdigit():
+        return False
+    if int(pid) == os.getpid():
+        return owner != PROCESS
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def close_lost_runs() -> int:
+    """Close every run whose process is gone; how many. Safe to call from several processes at once."""
+    stale = timezone.now() - LOST_AFTER
+    active = Run.objects.filter(state__in=Run.ACTIVE).values_list("pk", "owner", "heartbeat_at")
+    lost = [pk for pk, owner, beat in active if owner_is_dead(owner) or beat is None or beat < stale]
+    return sum(close_run(pk, code="lost", message=LOST) for pk in lost)
+
+
+def close_run(run_pk: int, *, code: str, message: str) -> bool:
+    """Give a run that nobody works on any more its end. False when it has one. Caller holds the transaction."""
+    run = Run.objects.select_for_update().select_related("thread").filter(pk=run_pk, state__in=Run.ACTIVE).first()
+    if run is None:
+        return False
+    segment = store.load_state(run.thread).segments[-1]
+    saved = set(run.messages.values_list("public_id", flat=True))
+    number = store.last_number(run.pk)
+
+    transcript = Transcript(segment.messages)
+    begun = run.tool_calls.filter(state=ToolCall.State.CLAIMED)
+    claimed = dict(begun.values_list("call_id", "claimed_at"))
+    results = [
+        ToolCallResult(
+            message_id=new_public_id(),
+            tool_call_id=call.id,
+            content=json.dumps({"error": UNKNOWN if call.id in claimed else NEVER_RAN}),
+            error="outcome_unknown" if call.id in claimed else "aborted",
+        )
+        for call in open_calls(transcript)
+    ]
+    whole = reduce(apply, results, transcript)
+    calls = {call.id: call for message in whole for call in message.tool_calls}
+    store.keep(
+        Batch(
+            run_pk=run.pk,
+            thread_pk=run.thread_id,
+            first=number + 1,
+            events=(*results, RunError(message=message, code=code)),
+            messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
+            calls=tuple(
+                _closed(calls[result.tool_call_id], result, claimed.get(result.tool_call_id)) for result in results
+            ),
+            turns=run.turns,
+        )
+    )
+    return True
+
+
+def _closed(call: ToolCallPart, result: ToolCallResult, claimed_at: datetime | None) -> CallChange:
+    return CallChange(
+        call_id=call.id,
+        name=call.name,
+        arguments=call.arguments,
+        state=ToolCall.State.UNKNOWN if result.error == "outcome_unknown" else ToolCall.State.CANCELLED,
+        claimed_at=claimed_at,
+        result=str(result.content),
+        error_code=result.error or "",
+        finished_at=timezone.now(),
+    )

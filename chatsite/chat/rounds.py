@@ -1,0 +1,99 @@
+"""What each process does every second, beside its requests: one task on the server's loop.
+
+    every second     stop runs whose stop came in by another process; wake readers here of runs elsewhere
+    every 10 s       beat for the runs of this process; close the runs whose process is gone
+
+There is no lifespan under daphne, so the first request, socket or run starts it (`begin`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import weakref
+
+from django.db.models import Max
+from django.utils import timezone
+
+from chatsite.chat import db, eventlog, recovery, runner
+from chatsite.chat.models import Run, RunEvent
+
+log = logging.getLogger(__name__)
+
+ROUND_EVERY = 1.0
+BEAT_EVERY = 10.0
+
+_tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = weakref.WeakKeyDictionary()
+
+
+def begin() -> None:
+    """Start the rounds on this loop, if they are not on their way."""
+    loop = asyncio.get_running_loop()
+    task = _tasks.get(loop)
+    if task is None or task.done():
+        _tasks[loop] = loop.create_task(_rounds(), name="rounds")
+
+
+async def _rounds() -> None:
+    seen: dict[int, tuple[int, str, int]] = {}
+    beaten_at = -BEAT_EVERY
+    while True:
+        try:
+            await _hear_stops()
+            seen = await _wake_readers(seen)
+            if time.monotonic() - beaten_at >= BEAT_EVERY:
+                beaten_at = time.monotonic()
+                await _beat()
+        except Exception:
+            # The rounds must outlive whatever one of them met, a database that is away above all.
+            log.warning("a round failed; the next is tried in %s s", ROUND_EVERY, exc_info=True)
+        await asyncio.sleep(ROUND_EVERY)
+
+
+async def _hear_stops() -> None:
+    here = [work.run_pk for work in runner.running_here()]
+    if here:
+        for run_pk in await db.read(_stops_among, here):
+            runner.stop(run_pk)
+
+
+async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tuple[int, str, int]]:
+    """Readers of a thread with no run here hear of one elsewhere by what its rows say now."""
+    waiting = {channel.thread_pk: channel for channel in eventlog.open_channels() if channel.active is None}
+    if not waiting:
+        return {}
+    now = await db.read(_news_of, list(waiting))
+    for thread_pk, news in now.items():
+        if seen.get(thread_pk) != news:
+            waiting[thread_pk].tell()
+    return now
+
+
+async def _beat() -> None:
+    here = [work.run_pk for work in runner.running_here()]
+    if here:
+        await db.write(_beat_for, here)
+    lost = await db.write(recovery.close_lost_runs)
+    if lost:
+        log.warning("closed %s lost run(s)", lost)
+        for channel in eventlog.open_channels():
+            channel.tell()
+
+
+def _stops_among(run_pks: list[int]) -> list[int]:
+    return list(Run.objects.filter(pk__in=run_pks, stop_requested=True).values_list("pk", flat=True))
+
+
+def _news_of(thread_pks: list[int]) -> dict[int, tuple[int, str, int]]:
+    """Thread -> (its newest run, that run's state, that run's last kept event)."""
+    newest = Run.objects.filter(thread_id__in=thread_pks).values("thread_id").annotate(newest=Max("pk"))
+    runs = Run.objects.filter(pk__in=[row["newest"] for row in newest]).only("pk", "thread_id", "state")
+    states = {run.pk: run for run in runs}
+    numbers = RunEvent.objects.filter(run_id__in=states).values("run_id").annotate(last=Max("number"))
+    last = {row["run_id"]: row["last"] for row in numbers}
+    return {run.thread_id: (run.pk, run.state, last.get(run.pk, 0)) for run in states.values()}
+
+
+def _beat_for(run_pks: list[int]) -> None:
+    Run.objects.filter(pk__in=run_pks).update(heartbeat_at=timezone.now())

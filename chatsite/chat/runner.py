@@ -1,0 +1,141 @@
+"""Runs as tasks of their own.
+
+Rule: a run belongs to its thread, never to the request or socket that asked for it. `start` returns at once; the
+task has a fresh context (a request's executor is dead once its response is out), and this module holds it.
+
+A task that is cancelled without a stop (the server goes down) writes no end: its heartbeat ends, and `recovery`
+finds the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import ThreadSensitiveContext
+
+from agent import AbortSignal, RunContext, run_agent
+from agent.errors import AgentError
+from agent.events import RunError, RunStarted
+from agent.messages import Message, Transcript
+from chatsite.chat import db, recovery, store
+from chatsite.chat.actions import Begun
+from chatsite.chat.agents import agents
+from chatsite.chat.eventlog import Channel, LiveRun, channel_of
+from chatsite.chat.models import Run, Thread
+from chatsite.chat.problems import Problem
+from chatsite.chat.recorder import Recorder
+from chatsite.chat.state import ThreadState
+
+log = logging.getLogger(__name__)
+
+BROKE = "The server failed while answering. What you wrote is kept; try again."
+
+
+@dataclass(slots=True)
+class Running:
+    run_pk: int
+    thread_pk: int
+    abort: AbortSignal
+    channel: Channel
+    task: asyncio.Task[None] | None = None
+
+
+_running: dict[int, Running] = {}
+
+
+def running_here() -> list[Running]:
+    return list(_running.values())
+
+
+def start(begun: Begun, user: Any) -> None:
+    """Make the task of a run that `actions` began, on the running loop."""
+    run, thread = begun.run, begun.thread
+    work = Running(run.pk, thread.pk, AbortSignal(), channel_of(thread.pk))
+    _running[run.pk] = work
+    loop = asyncio.get_running_loop()
+    work.task = loop.create_task(_work(work, run, user), name=f"run {run.public_id}", context=contextvars.Context())
+    work.task.add_done_callback(lambda _: _running.pop(run.pk, None))
+
+
+def stop(run_pk: int, reason: str = "stopped") -> bool:
+    """Stop a run of this process. False when it does not run here."""
+    work = _running.get(run_pk)
+    if work is None:
+        return False
+    work.abort.abort(reason)
+    return True
+
+
+async def _work(work: Running, run: Run, user: Any) -> None:
+    async with ThreadSensitiveContext():
+        try:
+            await _record_run(work, run, user)
+        except asyncio.CancelledError:
+            log.info("run %s: left unfinished, the server goes down", run.public_id)
+            raise
+        except Exception:
+            # Whatever broke, nobody may wait for ever: the run gets its end as soon as the database takes it.
+            log.exception("run %s: broke outside the loop", run.public_id)
+            await db.write(recovery.close_run, run.pk, code="internal_error", message=BROKE)
+        finally:
+            if work.channel.active is not None and work.channel.active.run_pk == run.pk:
+                work.channel.live = None  # its end is in the rows, or comes there by `recovery`
+            work.channel.tell()
+
+
+async def _record_run(work: Running, run: Run, user: Any) -> None:
+    thread, before, asked = await db.read(_opening, run.pk)
+    earlier = store.transcript_of(before)
+    live = LiveRun(
+        run_pk=run.pk, view=store.view_of(run), base=before, transcript=Transcript(earlier.messages + asked)
+    )
+    recorder = Recorder(live=live, channel=work.channel, view=store.view_of(run))
+    work.channel.live = live
+    work.channel.tell()
+    try:
+        await _say_all(work, run, thread, recorder, earlier, asked, user)
+    finally:
+        await recorder.close()
+
+
+async def _say_all(
+    work: Running,
+    run: Run,
+    thread: Thread,
+    recorder: Recorder,
+    earlier: Transcript,
+    asked: tuple[Message, ...],
+    user: Any,
+) -> None:
+    ctx = RunContext(
+        thread_id=thread.public_id,
+        run_id=run.public_id,
+        user=user,
+        abort=work.abort,
+        on_claim=recorder.claim,
+    )
+    try:
+        agent = await agents().agent_for(run.model)
+    except (AgentError, Problem) as error:
+        await recorder.record(RunStarted(thread_id=thread.public_id, run_id=run.public_id, input=asked))
+        await recorder.record(RunError(message=str(error), code=error.code))
+        return
+    async with aclosing(run_agent(agent, earlier, ctx, input=asked)) as events:
+        async for event in events:
+            await recorder.record(event)
+
+
+def _opening(run_pk: int) -> tuple[Thread, ThreadState, tuple[Message, ...]]:
+    """The run's thread, what stood in it before, and the user messages this run answers."""
+    run = Run.objects.select_related("thread").get(pk=run_pk)
+    state = store.load_state(run.thread)
+    last = state.segments[-1]
+    before = ThreadState(state.thread_id, state.title, state.segments[:-1])
+    return run.thread, before, last.messages
+
+

@@ -1,0 +1,69 @@
+"""A thread's log as Server-Sent Events: JSON for programs, HTML for the page. One frame a batch, never one a token.
+
+    format=json     `id: <cursor>` + the AG-UI event, one frame an event
+    format=html     `id: <cursor>` + the fragments that bring the page to the thread's newest state
+
+A reader that is behind gets the newest state (html) or a longer batch (json): nothing is queued for it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from agent.wire.agui import encode_event_json
+from agent.wire.sse import encode_sse
+from chatsite.chat import db, eventlog, store
+from chatsite.chat.models import Thread
+from chatsite.chat.render.fragments import FragmentWriter, render_full
+from chatsite.chat.state import ThreadState
+from chatsite.chat.store import Cursor
+
+ALIVE = b": keep-alive\n\n"
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+FRAME_EVERY = 0.15
+"""Seconds between two frames for a page: people do not read faster, and each costs a layout."""
+
+
+async def json_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
+    # The head goes out with the first bytes, so a proxy and a client know at once that the stream stands.
+    yield ALIVE
+    async with aclosing(eventlog.follow_events(thread, after)) as batches:
+        async for heard in batches:
+            yield b"".join(
+                encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
+                for number, event in heard.events
+            ) or ALIVE
+
+
+async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
+    yield ALIVE
+    before = await db.read(store.load_state, thread, after) if after is not None else None
+    writer = FragmentWriter(before) if before is not None and before.cursor else None
+    told_at = 0.0
+    async with aclosing(eventlog.follow_states(thread)) as states:
+        async for state in states:
+            if state is None:
+                yield ALIVE
+                continue
+            html, writer = _fragments(writer, state)
+            if html:
+                yield encode_sse(html, id=state.cursor)
+            pause = FRAME_EVERY - (time.monotonic() - told_at)
+            if pause > 0 and state.active_run is not None:
+                await asyncio.sleep(pause)
+            told_at = time.monotonic()
+
+
+def _fragments(writer: FragmentWriter | None, state: ThreadState) -> tuple[str, FragmentWriter]:
+    """What brings the page from where the writer left it to `state`; all of it for a page nobody knows."""
+    if writer is None:
+        return render_full(state), FragmentWriter(state)
+    return writer.update(state), writer

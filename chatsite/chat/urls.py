@@ -1,0 +1,16 @@
+from django.urls import path
+
+from chatsite.chat import api, views
+
+app_name = "chat"
+
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("threads/", views.create, name="create"),
+    path("threads/<str:thread_id>/", views.thread, name="thread"),
+    path("threads/<str:thread_id>/send", views.send, name="send"),
+    path("threads/<str:thread_id>/stop", views.stop, name="stop"),
+    path("threads/<str:thread_id>/retry", views.retry, name="retry"),
+    path("threads/<str:thread_id>/events", views.events, name="events"),
+    path("api/chat", api.view, name="api"),
+]

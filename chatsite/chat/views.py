@@ -1,0 +1,194 @@
+"""The page's door. A handler validates into a command and hands it on.
+
+With htmx (`HX-Request`) a command answers 204 and the news come by the stream; what goes wrong is a sentence for
+the composer, and what was typed stays where it is. Without JavaScript the same forms post plainly: 303 back to the
+thread, or the page again with the sentence and the typed text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.html import format_html
+from django.views.decorators.http import require_GET, require_POST
+
+from chatsite.chat import commands, db, eventlog, rounds, store, stream
+from chatsite.chat.agents import DEMO, agents
+from chatsite.chat.commands import Command, Retry, Send, Stop
+from chatsite.chat.models import Run, Thread
+from chatsite.chat.problems import Missing, Problem
+from chatsite.chat.render.fragments import render_transcript
+from chatsite.chat.state import ThreadState
+
+THREADS_IN_LIST = 200
+
+View = Callable[..., Awaitable[HttpResponseBase]]
+
+
+def _door(view: View) -> View:
+    """A handler for a logged-in person whose problems become words: 404 as a page, the rest by `_refused`."""
+
+    @wraps(view)
+    async def handle(request: HttpRequest, **captured: str) -> HttpResponseBase:
+        request.person = await request.auser()
+        rounds.begin()
+        try:
+            return await view(request, **captured)
+        except Missing:
+            return await _not_found(request)
+
+    return login_required(handle)
+
+
+@require_GET
+@_door
+async def home(request: HttpRequest) -> HttpResponse:
+    return await _page(request, None)
+
+
+@require_GET
+@_door
+async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _page(request, await commands.thread_for(request.person, thread_id))
+
+
+@require_POST
+@_door
+async def create(request: HttpRequest) -> HttpResponse:
+    try:
+        done = await commands.begin_thread(request.person, _send_of(request), door="page")
+    except Missing:
+        raise
+    except Problem as problem:
+        return await _refused(request, None, problem)
+    return _to(request, reverse("chat:thread", args=[done.thread.public_id]))
+
+
+@require_POST
+@_door
+async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _command(request, thread_id, _send_of(request))
+
+
+@require_POST
+@_door
+async def stop(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _command(request, thread_id, Stop())
+
+
+@require_POST
+@_door
+async def retry(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _command(request, thread_id, Retry(model=request.POST.get("model", "")))
+
+
+@require_GET
+@_door
+async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
+    """`GET /threads/<id>/events?after=<cursor>[&format=html]`, or the cursor as `Last-Event-ID`."""
+    row = await commands.thread_for(request.person, thread_id)
+    asked = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
+    frames = stream.html_frames if request.GET.get("format") == "html" else stream.json_frames
+    return StreamingHttpResponse(frames(row, store.parse_cursor(asked)), headers=stream.HEADERS)
+
+
+# -- the pieces ------------------------------------------------------------------------------------------------
+
+
+def _send_of(request: HttpRequest) -> Send:
+    return Send(
+        # A form sends its line breaks as CRLF, whatever was typed.
+        text=request.POST.get("text", "").replace("\r\n", "\n"),
+        client_id=request.POST.get("client_id", ""),
+        model=request.POST.get("model", ""),
+    )
+
+
+async def _command(request: HttpRequest, thread_id: str, command: Command) -> HttpResponse:
+    try:
+        await commands.perform(request.person, thread_id, command, door="page")
+    except Missing:
+        raise
+    except Problem as problem:
+        return await _refused(request, await commands.thread_for(request.person, thread_id), problem)
+    if _by_htmx(request):
+        return HttpResponse(status=204, headers={"HX-Trigger": f"threadloom:{_past(command)}"})
+    return HttpResponseRedirect(reverse("chat:thread", args=[thread_id]), status=303)
+
+
+def _past(command: Command) -> str:
+    return {"send": "sent", "stop": "stopped", "retry": "retried"}[command.type]
+
+
+def _to(request: HttpRequest, url: str) -> HttpResponse:
+    if _by_htmx(request):
+        return HttpResponse(status=204, headers={"HX-Redirect": url})
+    return HttpResponseRedirect(url, status=303)
+
+
+async def _refused(request: HttpRequest, row: Thread | None, problem: Problem) -> HttpResponse:
+    if _by_htmx(request):
+        words = format_html('<p class="notice error" role="alert">{}</p>', str(problem))
+        return HttpResponse(words, status=problem.status)
+    draft = request.POST.get("text", "")
+    return await _page(request, row, notice=str(problem), draft=draft, status=problem.status)
+
+
+async def _not_found(request: HttpRequest) -> HttpResponse:
+    if _by_htmx(request):
+        words = "This thread is not here any more. Copy what you wrote and start a new one."
+        return HttpResponse(format_html('<p class="notice error" role="alert">{}</p>', words), status=404)
+    return await db.read(render, request, "404.html", status=404)
+
+
+async def _page(
+    request: HttpRequest, row: Thread | None, *, notice: str = "", draft: str = "", status: int = 200
+) -> HttpResponse:
+    catalog = await agents().catalog()
+    state = await eventlog.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
+    model = catalog.pick(stored=row.model if row else "")
+    context = {
+        "thread": row,
+        "state": state,
+        "transcript_html": render_transcript(state),
+        "threads": await db.read(_threads_of, request.person.pk),
+        "models": [{"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices],
+        "model": model,
+        "demo": model == DEMO,
+        "problems": catalog.problems,
+        "user": request.person,
+        "notice": notice,
+        "draft": draft,
+    }
+    return await db.read(render, request, "chat/page.html", context, status=status)
+
+
+def _threads_of(user_pk: int) -> list[dict[str, Any]]:
+    rows = Thread.objects.filter(owner_id=user_pk).order_by("-updated_at")[:THREADS_IN_LIST]
+    threads = list(rows)
+    running = set(
+        Run.objects.filter(thread__in=[row.pk for row in threads], state__in=Run.ACTIVE).values_list(
+            "thread_id", flat=True
+        )
+    )
+    return [
+        {
+            "public_id": row.public_id,
+            "title": row.title or "New thread",
+            "updated_at": row.updated_at,
+            "running": row.pk in running,
+        }
+        for row in threads
+    ]
+
+
+def _by_htmx(request: HttpRequest) -> bool:
+    return request.headers.get("HX-Request") == "true"
+
+

@@ -1,0 +1,86 @@
+"""A real database file, real tasks, the real log; only the model is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import AsyncClient
+
+from agent.providers.scripted import ScriptedProvider
+from chatsite.chat import access, agents, db, runner
+from chatsite.chat.agents import Agents, use_agents
+from chatsite.chat.models import Run
+
+SCRIPTED = agents.DEMO
+
+
+@pytest.fixture(autouse=True)
+def _database(transactional_db: None) -> Iterator[None]:
+    yield
+    db.close_connections()
+
+
+@pytest.fixture
+def person() -> User:
+    return User.objects.create_user("ada", password="a long enough secret")
+
+
+@pytest.fixture
+def stranger() -> User:
+    return User.objects.create_user("mallory", password="a long enough secret")
+
+
+@pytest.fixture
+def key(person: User) -> str:
+    return access.new_api_key(person, label="tests")
+
+
+@pytest.fixture
+def plays() -> Iterator[Callable[..., ScriptedProvider]]:
+    """`plays(turn, turn, ...)`: the model of all runs in this test plays these turns."""
+
+    def play(*turns: object) -> ScriptedProvider:
+        provider = ScriptedProvider(*turns)
+        use_agents(Agents([], demo=provider))
+        return provider
+
+    yield play
+    use_agents(None)
+
+
+@pytest.fixture
+def client_of(person: User) -> Callable[[User], AsyncClient]:
+    def log_in(who: User) -> AsyncClient:
+        client = AsyncClient()
+        client.force_login(who)
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+async def settled() -> AsyncIterator[Callable[[], object]]:
+    """`await settled()`: no run of this process is at work any more. Also awaited at the end of the test."""
+
+    async def wait() -> None:
+        while tasks := [work.task for work in runner.running_here() if work.task is not None]:
+            await asyncio.wait(tasks)
+
+    yield wait
+    for work in runner.running_here():
+        work.abort.abort("the test is over")
+    await wait()
+
+
+async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
+    """Let the loop turn until the condition holds; fails when it never does."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def row_of(run: Run) -> Run:
+    return await db.read(Run.objects.get, pk=run.pk)

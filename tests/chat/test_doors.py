@@ -1,0 +1,262 @@
+"""The page's doors and the WebSocket: the same commands, the same events, the same refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from channels.testing import WebsocketCommunicator
+from django.test import AsyncClient
+
+from agent.providers.scripted import Turn
+from chatsite.asgi import application
+from chatsite.chat import db, eventlog, store
+from chatsite.chat.models import Message, Run, Thread
+from tests.agent.agui_validation import validate_run
+from tests.chat.conftest import until
+from tests.chat.test_api import frames
+from tests.chat.test_runs import WEATHER, begin, told
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+async def page(person) -> AsyncClient:
+    client = AsyncClient()
+    await db.read(client.force_login, person)
+    return client
+
+
+@pytest.fixture
+async def stranger_page(stranger) -> AsyncClient:
+    client = AsyncClient()
+    await db.read(client.force_login, stranger)
+    return client
+
+
+async def chunks_until(response, found) -> str:
+    """Read a stream until `found(text)`; then close it, as a browser does."""
+    text = ""
+    stream = aiter(response.streaming_content)
+    async with asyncio.timeout(10):
+        while not found(text):
+            text += (await anext(stream)).decode()
+    await stream.aclose()
+    return text
+
+
+async def test_home_needs_a_login(person):
+    response = await AsyncClient().get("/")
+    assert response.status_code == 302
+    assert response.headers["location"].startswith("/accounts/login/")
+
+
+async def test_the_forms_work_without_javascript(page, plays, settled):
+    plays(Turn("Hello *there*."))
+    assert (await page.get("/")).status_code == 200
+    created = await page.post("/threads/", {"text": "Hi\r\nyou", "client_id": "m1"})
+    assert created.status_code == 303
+    await settled()
+    shown = (await page.get(created.headers["location"])).content.decode()
+    assert "<em>there</em>" in shown
+    assert (await db.read(Message.objects.get, role="user")).text == "Hi\nyou"
+
+
+async def test_with_htmx_a_send_answers_204_and_a_new_thread_leads_to_its_page(page, plays, settled):
+    plays(Turn("One."), Turn("Two."))
+    created = await page.post("/threads/", {"text": "Hi", "client_id": "m1"}, headers=HTMX)
+    await settled()
+    assert created.status_code == 204
+    where = created.headers["hx-redirect"]
+    sent = await page.post(f"{where}send", {"text": "And?", "client_id": "m2"}, headers=HTMX)
+    await settled()
+    assert sent.status_code == 204
+    assert sent.headers["hx-trigger"] == "threadloom:sent"
+
+
+async def test_what_cannot_be_sent_comes_back_with_the_words_and_the_typed_text(page, plays, settled):
+    gate = asyncio.Event()
+    plays(Turn("Hello there.", gate=gate))
+    created = await page.post("/threads/", {"text": "Hi", "client_id": "m1"})
+    where = created.headers["location"]
+    refused = await page.post(f"{where}send", {"text": "Hurry <up>", "client_id": "m2"})
+    assert refused.status_code == 409
+    assert "still being written" in refused.content.decode()
+    assert "Hurry &lt;up&gt;" in refused.content.decode()
+    by_htmx = await page.post(f"{where}send", {"text": "Hurry", "client_id": "m2"}, headers=HTMX)
+    assert by_htmx.status_code == 409
+    assert by_htmx.content.decode().startswith('<p class="notice error" role="alert">')
+    gate.set()
+    await settled()
+
+
+@pytest.mark.parametrize("text", ["", "a\x00b", "x" * 2_000_000])
+async def test_a_bad_first_message_is_refused_and_makes_no_thread(page, plays, text):
+    refused = await page.post("/threads/", {"text": text, "client_id": "m1"})
+    assert refused.status_code in {413, 422}
+    assert 'role="alert"' in refused.content.decode()
+    assert await db.read(Thread.objects.count) == 0
+
+
+@pytest.mark.parametrize("what", ["", "send", "stop", "retry", "events"])
+@pytest.mark.parametrize("headers", [{}, HTMX])
+async def test_another_users_thread_and_an_unknown_one_are_404_at_every_door(
+    person, stranger_page, plays, settled, what, headers
+):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    for thread_id in (done.thread.public_id, "no-such-thread"):
+        url = f"/threads/{thread_id}/{what}"
+        ask = stranger_page.get if what in {"", "events"} else stranger_page.post
+        response = await ask(url, headers=headers)
+        assert response.status_code == 404
+
+
+async def test_the_stream_brings_the_events_with_cursors_and_goes_on_with_the_next_run(person, page, plays, settled):
+    plays(*WEATHER, Turn("Second."))
+    done = await begin(person)
+    await settled()
+    url = f"/threads/{done.thread.public_id}/"
+    response = await page.get(f"{url}events")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    reading = asyncio.ensure_future(chunks_until(response, lambda text: text.count('"RUN_FINISHED"') == 2))
+    await page.post(f"{url}send", {"text": "And?", "client_id": "m2"}, headers=HTMX)
+    text = await reading
+    events = frames(text)
+    border = [event["type"] for event in events].index("RUN_FINISHED") + 1
+    validate_run(events[:border])
+    validate_run(events[border:])
+    assert f"id: {done.run.public_id}:1\n" in text
+    await settled()
+
+
+async def test_the_stream_continues_behind_a_cursor_by_query_and_by_header(person, page, plays, settled):
+    plays(*WEATHER)
+    done = await begin(person)
+    all_of_it = await told(done)
+    await settled()
+    cursor = f"{done.run.public_id}:{len(all_of_it) - 2}"
+    url = f"/threads/{done.thread.public_id}/events"
+    for response in (await page.get(f"{url}?after={cursor}"), await page.get(url, headers={"Last-Event-ID": cursor})):
+        text = await chunks_until(response, lambda text: '"RUN_FINISHED"' in text)
+        assert len(frames(text)) == 2
+
+
+async def test_the_pages_stream_brings_fragments_and_then_only_what_is_new(person, page, plays, settled):
+    gate = asyncio.Event()
+    plays(Turn("First paragraph here.\n\nSecond paragraph there.", delta_size=6, gate=gate))
+    done = await begin(person)
+    channel = eventlog.channel_of(done.thread.pk)
+    await until(lambda: channel.active and channel.active.shown > 4)
+    state = await eventlog.state_now(channel, done.thread)
+    response = await page.get(f"/threads/{done.thread.public_id}/events?format=html&after={state.cursor}")
+    reading = asyncio.ensure_future(chunks_until(response, lambda text: "there." in text))
+    gate.set()
+    text = await reading
+    assert "id: " in text
+    assert "<!doctype" not in text.lower()
+    await settled()
+
+
+async def test_a_page_whose_cursor_nobody_knows_gets_the_whole_transcript(person, page, plays, settled):
+    plays(Turn("The answer."))
+    done = await begin(person)
+    await settled()
+    response = await page.get(f"/threads/{done.thread.public_id}/events?format=html&after=gone:7")
+    assert "The answer." in await chunks_until(response, lambda text: "The answer." in text)
+
+
+# -- WebSocket -------------------------------------------------------------------------------------------------
+
+
+def socket(thread_id, *headers, after=""):
+    return WebsocketCommunicator(
+        application, f"/ws/threads/{thread_id}/?after={after}", headers=[(b"host", b"localhost"), *headers]
+    )
+
+
+def by_key(key):
+    return (b"authorization", f"Bearer {key}".encode())
+
+
+async def received(communicator, kind) -> list[dict]:
+    """Everything up to the event of this type."""
+    seen = []
+    while not seen or seen[-1].get("event", {}).get("type") != kind:
+        seen.append(json.loads(await communicator.receive_from(10)))
+    return seen
+
+
+async def test_a_socket_takes_commands_and_brings_the_same_events(person, key, plays, settled):
+    plays(Turn("Hi."), *WEATHER)
+    done = await begin(person)
+    first = await told(done)
+    await settled()
+    communicator = socket(done.thread.public_id, by_key(key), after=f"{done.run.public_id}:{len(first)}")
+    assert (await communicator.connect())[0]
+    await communicator.send_to(text_data=json.dumps({"type": "send", "text": "Weather?", "clientId": "m9", "id": 1}))
+    seen = await received(communicator, "RUN_FINISHED")
+    answers = [frame for frame in seen if frame.get("type") == "done"]
+    assert answers[0]["id"] == 1
+    events = [frame["event"] for frame in seen if "event" in frame]
+    validate_run(events)
+    kept = await db.read(lambda: store.events_after(Run.objects.get(public_id=answers[0]["runId"]).pk, 0))
+    assert [frame["cursor"] for frame in seen if "event" in frame] == [
+        f"{answers[0]['runId']}:{number}" for number, _ in kept
+    ]
+    await communicator.disconnect()
+
+
+async def test_a_stop_by_socket_is_heard_while_the_answer_streams(person, key, plays, settled):
+    gate = asyncio.Event()
+    plays(Turn("Never finished.", delta_size=2, gate=gate))
+    done = await begin(person)
+    communicator = socket(done.thread.public_id, by_key(key))
+    assert (await communicator.connect())[0]
+    await received(communicator, "TEXT_MESSAGE_CONTENT")
+    await communicator.send_to(text_data='{"type": "stop"}')
+    end = (await received(communicator, "RUN_FINISHED"))[-1]["event"]
+    assert end["outcome"] == {"type": "cancelled"}
+    await communicator.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ("{nope", "one JSON object"),
+        ("[1]", "one JSON object"),
+        ('{"type": "fly"}', "type"),
+        ('{"type": "send"}', "text"),
+        ('{"type": "send", "text": ""}', "empty"),
+        ('{"type": "send", "text": "x", "extra": 1}', "extra"),
+        ('{"type": "send", "text": "x", "clientId": "' + "y" * 300 + '"}', "200"),
+    ],
+)
+async def test_a_bad_frame_gets_words_and_the_socket_stays(person, key, plays, settled, sent, words):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    communicator = socket(done.thread.public_id, by_key(key), after=f"{done.run.public_id}:999")
+    assert (await communicator.connect())[0]
+    await communicator.send_to(text_data=sent)
+    answer = json.loads(await communicator.receive_from(5))
+    assert answer["type"] == "problem"
+    assert words in answer["message"]
+    await communicator.send_to(text_data='{"type": "stop", "id": "x"}')
+    assert json.loads(await communicator.receive_from(5)) == {"type": "done", "runId": None, "id": "x"}
+    await communicator.disconnect()
+
+
+async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_reason(person, stranger, plays, settled):
+    from chatsite.chat.access import new_api_key
+
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    foreign = await db.write(new_api_key, stranger)
+    for headers, code in (([by_key(foreign)], 4404), ([], 4401), ([by_key("wrong")], 4401)):
+        communicator = socket(done.thread.public_id, *headers)
+        assert (await communicator.connect())[0]
+        assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": code}
