@@ -301,7 +301,7 @@ class Raw(_Base):
 
 @dataclass(frozen=True, slots=True)
 class Custom(_Base):
-    """An application's own event. A tool's progress is `tool_progress` with `{toolCallId, name, value}`."""
+    """An application's own event. A tool's progress has the tool's name for it and `{toolCallId, value}`."""
 
     name: str
     value: Any

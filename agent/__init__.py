@@ -1,0 +1,89 @@
+"""The agent loop, in plain Python: no Django, no Channels, nothing of the site around it.
+
+    from agent import Agent, RunContext, Transcript, run_agent, tool, user_message
+
+    @tool
+    def get_weather(city: str) -> dict: ...
+
+    agent = Agent(provider, "some-model", tools=[get_weather], system="Be brief.")
+    ctx = RunContext(thread_id="t1", run_id="r1")
+    async for event in run_agent(agent, Transcript(), ctx, input=[user_message("u1", "How is Oslo?")]):
+        ...
+
+The rooms:
+
+    values        messages (parts, transcript)   events (AG-UI's vocabulary)   errors (one tree, a code each)
+    pure          reducer    apply(transcript, event) -> transcript: the one fold
+                  steps      next_step(transcript, tools) -> step: every decision of the loop
+                  strategies one more turn?          tally      what a run has used
+                  turns      one model turn in good form
+                  results    what a tool gave back, as the model reads it
+    tools         tools      @tool, Tool, ToolRegistry   signatures  a function's signature as a schema
+    what waits    loop       run_agent                   tool_calls  the calls of one turn
+                  context    what a run is given; AbortSignal
+    providers/    something that streams one turn: base (the contract), http, scripted (plays what it is told)
+    wire/         codecs: protocol <-> our values, no I/O
+"""
+
+from agent.context import AbortSignal, RunContext
+from agent.errors import (
+    AgentError,
+    InvalidRequest,
+    ProviderError,
+    ToolError,
+)
+from agent.loop import Agent, AgentRun, run_agent
+from agent.messages import Message, Transcript, user_message
+from agent.providers.base import Provider, ToolSpec, TurnRequest
+from agent.reducer import apply
+from agent.steps import close_old_calls, next_step
+from agent.strategies import (
+    DEFAULT_STRATEGY,
+    LoopState,
+    Strategy,
+    combine_strategies,
+    max_cost,
+    max_iterations,
+    max_seconds,
+    max_tokens,
+    max_tool_calls,
+    no_repeated_calls,
+    until_finish_reason,
+)
+from agent.tools import Tool, ToolContext, ToolRegistry, tool
+
+__all__ = [
+    "DEFAULT_STRATEGY",
+    "AbortSignal",
+    "Agent",
+    "AgentError",
+    "AgentRun",
+    "InvalidRequest",
+    "LoopState",
+    "Message",
+    "Provider",
+    "ProviderError",
+    "RunContext",
+    "Strategy",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolRegistry",
+    "ToolSpec",
+    "Transcript",
+    "TurnRequest",
+    "apply",
+    "close_old_calls",
+    "combine_strategies",
+    "max_cost",
+    "max_iterations",
+    "max_seconds",
+    "max_tokens",
+    "max_tool_calls",
+    "next_step",
+    "no_repeated_calls",
+    "run_agent",
+    "tool",
+    "until_finish_reason",
+    "user_message",
+]

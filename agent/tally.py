@@ -1,0 +1,63 @@
+"""What a run has used so far: turns, calls, tokens, money, time. The strategies' view of it is a
+LoopState."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.events import ModelUsage, TurnEnd
+from agent.messages import FinishReason, Transcript, Usage
+from agent.strategies import LoopState
+
+Cost = Callable[[str, Usage], float]
+
+
+class Tally:
+    def __init__(self, *, model: str, provider: str, clock: Callable[[], float], cost: Cost | None) -> None:
+        self.turns = 0
+        self.model = model
+        self.finish_reason: FinishReason | None = None
+        self._provider = provider
+        self._clock = clock
+        self._started = clock()
+        self._cost = cost
+        self._spent = 0.0
+        self._calls = 0
+        self._calls_of_turn = 0
+        self._usage: dict[str, Usage] = {}
+
+    def begin_turn(self) -> int:
+        self.turns += 1
+        return self.turns
+
+    def end_turn(self, end: TurnEnd | None, finish_reason: FinishReason | None, calls: int) -> None:
+        self.finish_reason = finish_reason
+        self._calls += calls
+        self._calls_of_turn = calls
+        if end is None:
+            return
+        self.model = end.model or self.model
+        self._usage[self.model] = self._usage.get(self.model, Usage()) + end.usage
+        if self._cost is not None:
+            self._spent += self._cost(self.model, end.usage)
+
+    @property
+    def usage(self) -> tuple[ModelUsage, ...]:
+        """One entry for each model that said what it used."""
+        return tuple(
+            ModelUsage(model, usage, self._provider)
+            for model, usage in self._usage.items()
+            if usage != Usage()
+        )
+
+    def state(self, transcript: Transcript) -> LoopState:
+        return LoopState(
+            iteration_count=self.turns,
+            finish_reason=self.finish_reason,
+            messages=transcript,
+            tool_call_count=self._calls,
+            last_turn_tool_call_count=self._calls_of_turn,
+            usage=sum(self._usage.values(), Usage()),
+            cost=None if self._cost is None else self._spent,
+            elapsed=self._clock() - self._started,
+        )
