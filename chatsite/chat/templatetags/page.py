@@ -1,0 +1,45 @@
+"""What the page's templates need besides the view's context."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.safestring import SafeString, mark_safe
+
+from chatsite.chat.conf import setting
+from chatsite.chat.render import fragments
+from chatsite.chat.state import ThreadState
+
+register = template.Library()
+
+
+@register.simple_tag
+def client_id() -> str:
+    """The id of the next message, so that a double click sends one."""
+    return str(uuid.uuid4())
+
+
+@register.simple_tag
+def max_chars() -> int:
+    return int(setting("CHAT_MESSAGE_MAX_CHARS"))
+
+
+@register.simple_tag
+def live(state: ThreadState) -> SafeString:
+    """The mark that says whether a run is active; the stream replaces it."""
+    return mark_safe(fragments.live_html(state))  # noqa: S308 - holds no text
+
+
+@register.filter
+def by_age(threads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """The threads, newest first, under Today, This week, Older; no empty group."""
+    now = timezone.localtime()
+    groups: dict[str, list[Mapping[str, Any]]] = {"Today": [], "This week": [], "Older": []}
+    for thread in threads:
+        days = (now.date() - timezone.localtime(thread["updated_at"]).date()).days
+        groups["Today" if days < 1 else "This week" if days < 7 else "Older"].append(thread)
+    return ((name, group) for name, group in groups.items() if group)

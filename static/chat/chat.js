@@ -1,0 +1,283 @@
+// The page's own script. htmx does the requests, the stream and most swaps; this adds what it has no word for:
+// text that grows in place, the composer's keys and draft, following the newest line, copy, and what to say when
+// the network fails. Every message from the server is idempotent, so none of this minds a replay.
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const [form, text, notice, scroll, log, jump, stream] =
+    ["composer", "text", "composer-notice", "scroll", "log", "jump", "stream"].map(byId);
+  document.documentElement.classList.add("js");
+
+  const say = (words) => {
+    const p = document.createElement("p");
+    p.className = "notice error";
+    p.setAttribute("role", "alert");
+    p.textContent = words;
+    notice.replaceChildren(p);
+  };
+
+  // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/fragments.py says what they mean) --------------
+
+  const put = (fragment, parent) => {
+    const added = [...fragment.children];
+    for (const element of added) {
+      const old = element.id && byId(element.id);
+      if (old) {
+        const open = [old, ...old.querySelectorAll("details[open]")].filter((one) => one.open && one.id);
+        old.replaceWith(element);
+        for (const { id } of open) byId(id)?.setAttribute("open", "");
+      } else parent?.append(element);
+    }
+    return added;
+  };
+
+  const grow = (fragment, region, { op, k, d, c, f, v }) => {
+    if (region.dataset.v !== f) {
+      // Older than what is shown: a replay. Newer: something is missing, so take the page anew, but not for ever.
+      if (+f > +region.dataset.v && Date.now() - (recall("reloaded", sessionStorage) || 0) > 30000) {
+        keep("reloaded", Date.now(), sessionStorage);
+        location.reload();
+      }
+      return [];
+    }
+    if (k != null) {
+      while (region.children.length <= k) region.append(document.createElement("div"));
+      let at = region.children[k];
+      if (op === "add") {
+        while (d-- > 0) at = at.lastElementChild;
+        at.append(fragment);
+      } else at.replaceChildren(fragment);
+    }
+    while (c != null && region.children.length > c) region.lastElementChild.remove();
+    if (v === "x") delete region.dataset.v;
+    else if (v) region.dataset.v = v;
+    return [];
+  };
+
+  const task = (op) => (template, { ctx, tasks }) => {
+    const spec = { style: "loom", op };
+    for (const name of ["to", "k", "d", "c", "f", "v"]) spec[name] = template.getAttribute(name);
+    tasks.push({
+      type: "partial",
+      fragment: template.content,
+      target: `#${spec.to || "log"}`,
+      swapSpec: spec,
+      sourceElement: ctx.sourceElement,
+    });
+  };
+
+  htmx.registerExtension("loom", {
+    htmx_process_up: task("up"),
+    htmx_process_set: task("set"),
+    htmx_process_add: task("add"),
+    handle_swap(style, target, fragment, spec) {
+      if (style !== "loom") return false;
+      return spec.op === "up" ? put(fragment, spec.to && target) : grow(fragment, target, spec);
+    },
+  });
+
+  // -- following the newest line -------------------------------------------------------------------------------
+
+  let follow = true;
+  const look = () => {
+    follow = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+    jump.hidden = follow;
+  };
+  const toEnd = () => {
+    scroll.scrollTop = scroll.scrollHeight;
+    look();
+  };
+  if (log) {
+    toEnd();
+    scroll.addEventListener("scroll", look, { passive: true });
+    scroll.addEventListener("wheel", (event) => event.deltaY < 0 && (follow = false), { passive: true });
+    log.addEventListener("toggle", look, true);
+    new ResizeObserver(() => follow && toEnd()).observe(scroll);
+    jump.addEventListener("click", toEnd);
+    document.addEventListener("htmx:after:swap", () => {
+      if (follow) toEnd();
+      else look();
+      // Stop went away under the keyboard.
+      if (document.activeElement?.matches(".stop") && !document.activeElement.offsetParent) text.focus();
+    });
+  }
+
+  // -- the composer --------------------------------------------------------------------------------------------
+
+  function keep(key, value, where = localStorage) {
+    try {
+      if (value) where.setItem(`loom:${key}`, value);
+      else where.removeItem(`loom:${key}`);
+    } catch { /* storage is full or refused: the draft lives as long as the page */ }
+  }
+  function recall(key, where = localStorage) {
+    try {
+      return where.getItem(`loom:${key}`);
+    } catch {
+      return null;
+    }
+  }
+
+  const draft = form.dataset.draft;
+  const max = +text.dataset.max;
+  const number = (value) => value.toLocaleString("en");
+  const tooLong = (length) =>
+    say(`That makes ${number(length)} characters; one message may have ${number(max)}. Shorten it, or send it in parts.`);
+  const fit = () => {
+    if (CSS.supports("field-sizing", "content")) return;
+    text.style.height = "auto";
+    text.style.height = `${text.scrollHeight}px`;
+  };
+  const fill = (value) => {
+    text.value = value;
+    keep(draft, value);
+    fit();
+  };
+  let saving;
+  text.addEventListener("input", () => {
+    clearTimeout(saving);
+    saving = setTimeout(() => keep(draft, text.value), 250);
+    fit();
+  });
+  addEventListener("pagehide", () => keep(draft, text.value));
+  text.addEventListener("paste", (event) => {
+    const pasted = event.clipboardData?.getData("text") || "";
+    const length = text.value.length - (text.selectionEnd - text.selectionStart) + pasted.length;
+    if (length <= max) return;
+    event.preventDefault();
+    tooLong(length);
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+    event.preventDefault();
+    if (text.value.trim()) form.requestSubmit();
+  });
+  if (!text.value) fill(recall(draft) || "");
+  else fit();
+
+  document.querySelector(".prompts")?.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (!link) return;
+    event.preventDefault();
+    fill(new URL(link.href).searchParams.get("draft"));
+    text.focus();
+  });
+
+  // -- commands: what was sent, what went wrong ----------------------------------------------------------------
+
+  const newId = () =>
+    crypto.randomUUID?.() || [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("");
+  let sent = "";
+  const done = (source) => {
+    const id = source.elements?.client_id;
+    if (id) id.value = newId();
+    if (source === form && text.value === sent) fill("");
+    notice.replaceChildren();
+  };
+  const SIGNED_OUT = "You are signed out. Sign in in another tab, then send again; your text is kept here.";
+  const wordsFor = ({ redirected, status }) => {
+    if (redirected) return SIGNED_OUT;
+    if (status === 403) return "The server refused this, perhaps because the page is old. Copy your text and reload the page.";
+    if (status === 413) return "That message is too large for the server.";
+    return `The server had an error (${status}). Your text is kept; try again in a moment.`;
+  };
+
+  document.addEventListener("htmx:config:request", (event) => {
+    const { sourceElement, request } = event.detail.ctx;
+    if (sourceElement === stream && cursor) request.headers["Last-Event-ID"] = cursor;
+    if (sourceElement !== form) return;
+    sent = text.value;
+    if (sent.length <= max) return;
+    event.preventDefault();
+    tooLong(sent.length);
+  });
+  document.addEventListener("htmx:after:request", (event) => {
+    const { ctx } = event.detail;
+    if (ctx.sourceElement === stream) return;
+    if (ctx.hx?.redirect) done(ctx.sourceElement);
+    if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
+    say(wordsFor(ctx.response.raw));
+    ctx.swap = "none";
+    ctx.text = "";
+  });
+  document.addEventListener("htmx:error", (event) => {
+    const source = event.detail.ctx?.sourceElement;
+    if (!source || source === stream) return;
+    say(navigator.onLine ? "The server cannot be reached. Your text is kept; try again." : "You are offline. Your text is kept; send it when you are back.");
+  });
+  for (const past of ["sent", "stopped", "retried"]) {
+    document.addEventListener(`threadloom:${past}`, (event) => {
+      done(event.target);
+      if (past !== "stopped") toEnd();
+      if (matchMedia("(hover: hover)").matches) text.focus({ preventScroll: true });
+    });
+  }
+
+  // -- the stream: open while the tab is visible, opened again when it ends ------------------------------------
+
+  let cursor = "";
+  let failures = 0;
+  let waiting;
+  const connection = () => stream._htmx?.sse;
+  const open = () => {
+    clearTimeout(waiting);
+    if (!document.hidden && !connection()) htmx.trigger(stream, "loom:open");
+  };
+  const later = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(open, Math.min(1000 * 2 ** failures++, 15000) * (0.7 + Math.random() * 0.6));
+  };
+  if (stream) {
+    stream.addEventListener("htmx:sse:before:message", (event) => {
+      failures = 0;
+      cursor = event.detail.message.id || cursor;
+    });
+    let quick = [];
+    stream.addEventListener("htmx:sse:before:connection", (event) => {
+      // A server that takes the connection and ends it at once is not there; ask for it anew and look at why.
+      quick = [...quick.filter((at) => Date.now() - at < 10000), Date.now()];
+      if (quick.length > 8) event.preventDefault();
+    });
+    stream.addEventListener("htmx:sse:close", () => setTimeout(later));
+    stream.addEventListener("htmx:finally:request", (event) => {
+      const raw = event.detail.ctx.response?.raw;
+      if (connection()) return;
+      if (raw?.redirected) say(SIGNED_OUT);
+      else if (raw?.status === 404) say("This thread is not here any more.");
+      else later();
+    });
+    document.addEventListener("visibilitychange", open);
+    addEventListener("online", () => (connection()?.delayCanceller ? connection().delayCanceller() : open()));
+    let tick = Date.now();
+    setInterval(() => {
+      // The machine slept: whatever was open is dead, though nobody may have said so.
+      if (Date.now() - tick > 30000) connection()?.reader?.cancel();
+      tick = Date.now();
+    }, 5000);
+    document.addEventListener("DOMContentLoaded", () => setTimeout(open));
+  }
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
+
+  // -- copy ----------------------------------------------------------------------------------------------------
+
+  const write = async (value) => {
+    if (navigator.clipboard) return navigator.clipboard.writeText(value);
+    const area = document.createElement("textarea"); // plain http on a local network
+    area.value = value;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  };
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button.copy");
+    if (!button) return;
+    const run = button.closest(".run");
+    run.classList.add("copying"); // hides labels, so that the text is the answer alone
+    const answer = [...run.querySelectorAll(".bot > .md")].map((part) => part.innerText).join("\n\n");
+    run.classList.remove("copying");
+    await write(button.closest("figure")?.querySelector("code").textContent ?? answer);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+})();
