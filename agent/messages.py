@@ -330,9 +330,7 @@ def open_calls(transcript: Transcript) -> tuple[ToolCallPart, ...]:
             answered.update(part.tool_call_id for part in message.tool_results)
         elif message.role == "assistant":
             return tuple(
-                call
-                for call in message.tool_calls
-                if call.id not in answered and not call.provider_executed
+                call for call in message.tool_calls if call.id not in answered and not call.provider_executed
             )
         else:
             return ()

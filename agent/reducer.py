@@ -136,55 +136,75 @@ def _said(transcript: Transcript, at: int, delta: str) -> Transcript:
 
 
 def _open_thought(transcript: Transcript, event: events.ReasoningMessageStart) -> Transcript:
-    transcript, at, index = _thought(transcript, event.message_id)
-    return transcript if index >= 0 else _think(transcript, at, ThinkingPart())
+    transcript, at = _opened(transcript, _thinker(event.message_id), "assistant")
+    known = _thought(transcript.live[at], event.message_id) >= 0
+    return transcript if known else _think(transcript, at, ThinkingPart())
 
 
-def _grow_thought(
-    transcript: Transcript, event: events.ReasoningMessageContent | events.ReasoningMessageChunk
-) -> Transcript:
-    if event.message_id is None:
-        at = len(transcript.live) - 1
-        index = _last_index(transcript.live[at], ThinkingPart) if at >= 0 else -1
-    else:
-        transcript, at, index = _thought(transcript, event.message_id)
-    if at < 0 or not event.delta:
+def _grow_thought(transcript: Transcript, event: events.ReasoningMessageContent) -> Transcript:
+    transcript, at = _locate(transcript, _thinker(event.message_id))
+    return _thought_on(transcript, at, event.message_id, event.delta)
+
+
+def _thought_chunk(transcript: Transcript, event: events.ReasoningMessageChunk) -> Transcript:
+    id = event.message_id
+    if id is None:
+        return _thought_on(transcript, len(transcript.live) - 1, "", event.delta or "")
+    transcript = _open_thought(transcript, events.ReasoningMessageStart(id))
+    return _grow_thought(transcript, events.ReasoningMessageContent(id, event.delta or ""))
+
+
+def _thought_on(transcript: Transcript, at: int, id: str, delta: str) -> Transcript:
+    if at < 0 or not delta:
         return transcript
+    message = transcript.live[at]
+    index = _thought(message, id)
     if index < 0:
-        return _think(transcript, at, ThinkingPart(event.delta))
-    part = transcript.live[at].parts[index]
+        # Whoever does not number thoughts from 1 on means the newest.
+        index = _last_thought(message)
+    if index < 0:
+        return transcript
+    part = message.parts[index]
     assert isinstance(part, ThinkingPart)
-    return _with_part(transcript, at, index, part.grow(event.delta))
+    return _with_part(transcript, at, index, part.grow(delta))
 
 
 def _seal_thought(transcript: Transcript, event: events.ReasoningEncryptedValue) -> Transcript:
-    # A signature of a tool call has no place in our values yet; it concerns no provider we speak to.
+    # A signature of a tool call has no place in our values; no provider we speak to gives one.
     if event.subtype != "message":
         return transcript
-    transcript, at, index = _thought(transcript, event.entity_id)
-    redacted = bool((event.metadata or {}).get("redacted"))
-    part = transcript.live[at].parts[index] if index >= 0 else ThinkingPart()
+    transcript, at = _opened(transcript, _thinker(event.entity_id), "assistant")
+    message = transcript.live[at]
+    index = _thought(message, event.entity_id)
+    part = message.parts[index] if index >= 0 else ThinkingPart()
     assert isinstance(part, ThinkingPart)
-    sealed = (
-        ThinkingPart(part.text, part.signature, event.encrypted_value)
-        if redacted
-        else part.signed(event.encrypted_value)
-    )
-    return _think(transcript, at, sealed) if index < 0 else _with_part(transcript, at, index, sealed)
+    if (event.metadata or {}).get("redacted"):
+        sealed = ThinkingPart(part.text, part.signature, event.encrypted_value)
+    else:
+        sealed = part.signed(event.encrypted_value)
+    return _with_part(transcript, at, index if index >= 0 else len(message.parts), sealed)
 
 
-def _thought(transcript: Transcript, id: str) -> tuple[Transcript, int, int]:
-    """Where the thought `<messageId>-reasoning-<n>` stands: its message (opened if new) and part, or -1."""
-    owner = message_id_of_reasoning(id) or id
-    transcript, at = _opened(transcript, owner, "assistant")
-    number = id[len(owner) + len("-reasoning-") :]
+def _thinker(id: str) -> str:
+    """The message that a thought belongs to; one whose id is of another making has a message of its own."""
+    return message_id_of_reasoning(id) or id
+
+
+def _thought(message: Message, id: str) -> int:
+    """Where the thought `<messageId>-reasoning-<n>` stands in its message, or -1."""
+    number = id[len(message.id) + len("-reasoning-") :]
     left = int(number) if number.isdecimal() else 1
-    for index, part in enumerate(transcript.live[at].parts):
+    for index, part in enumerate(message.parts):
         if isinstance(part, ThinkingPart):
             left -= 1
             if left == 0:
-                return transcript, at, index
-    return transcript, at, -1
+                return index
+    return -1
+
+
+def _last_thought(message: Message) -> int:
+    parts = message.parts
+    return next((i for i in range(len(parts) - 1, -1, -1) if isinstance(parts[i], ThinkingPart)), -1)
 
 
 def _think(transcript: Transcript, at: int, part: ThinkingPart) -> Transcript:
@@ -244,7 +264,7 @@ def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
         return transcript.append(message)
     # Somebody spoke before the call was answered: its result still stands behind its call.
     messages = transcript.messages
-    return Transcript((*messages[:behind], message, *messages[behind:]))
+    return Transcript(messages[:behind], live=(message, *messages[behind:]))
 
 
 def _behind_call(transcript: Transcript, call_id: str) -> int:
@@ -285,10 +305,6 @@ def _opened(transcript: Transcript, id: str, role: Role) -> tuple[Transcript, in
     return transcript.append(Message(id, role)), len(transcript.live)
 
 
-def _last_index(message: Message, kind: type[Part]) -> int:
-    return next((i for i in range(len(message.parts) - 1, -1, -1) if isinstance(message.parts[i], kind)), -1)
-
-
 def _with_part(transcript: Transcript, at: int, index: int, part: Part) -> Transcript:
     """Puts the part at the index of the live message; an index behind the last one appends."""
     message = transcript.live[at]
@@ -312,7 +328,7 @@ _FOLDS: dict[type[events.Event], Callable[[Transcript, Any], Transcript]] = {
     events.TextMessageChunk: _text_chunk,
     events.ReasoningMessageStart: _open_thought,
     events.ReasoningMessageContent: _grow_thought,
-    events.ReasoningMessageChunk: _grow_thought,
+    events.ReasoningMessageChunk: _thought_chunk,
     events.ReasoningEncryptedValue: _seal_thought,
     events.ToolCallStart: _open_call,
     events.ToolCallArgs: _grow_arguments,

@@ -21,7 +21,7 @@ transcript. So a restart, a closed laptop and a week-old question are one case.
                                  arguments that are no JSON           an answer  invalid_arguments
                                  a tool with a function               to run
                                  a tool without one                   to wait for its client
-                               something to answer or run             Answer, or RunTools with answers in place
+                               something to answer or run             Answer, or RunTools with answers within
                                only calls that wait                   Wait
     results of every call      stop, content_filter                   Finish with that reason
                                tool_calls, length, broken off         CallModel
