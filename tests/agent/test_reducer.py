@@ -63,7 +63,10 @@ def test_a_turns_end_tells_its_message_why_it_ended(reason):
 
 def test_a_message_keeps_the_true_reason_and_not_the_one_that_was_told():
     facts = {"messageId": "m1", "finishReason": "tool_calls", "storedFinishReason": "length"}
-    assert fold(ev.TextMessageStart("m1"), ev.StepFinished("turn-1", metadata=facts))[0].finish_reason == "length"
+    assert (
+        fold(ev.TextMessageStart("m1"), ev.StepFinished("turn-1", metadata=facts))[0].finish_reason
+        == "length"
+    )
 
 
 def test_a_broken_turns_message_has_no_reason():
@@ -93,21 +96,28 @@ def test_a_message_keeps_model_usage_and_duration_of_its_turn():
 
 @pytest.mark.parametrize("metadata", [None, {}, {"messageId": "m1", "finishReason": "stop"}])
 def test_a_turn_that_said_nothing_leaves_no_message(metadata):
-    assert fold(ev.StepStarted("turn-1"), ev.StepFinished("turn-1", metadata=metadata), onto=(U1,)) == Transcript((U1,))
+    assert fold(
+        ev.StepStarted("turn-1"), ev.StepFinished("turn-1", metadata=metadata), onto=(U1,)
+    ) == Transcript((U1,))
 
 
 def test_a_snapshot_replaces_everything():
     snapshot = ev.MessagesSnapshot((user_message("u9", "new"),))
-    assert fold(snapshot, onto=(U1, assistant("m1", TextPart("a")))) == Transcript((user_message("u9",
-    "new"),))
+    assert fold(snapshot, onto=(U1, assistant("m1", TextPart("a")))) == Transcript(
+        (user_message("u9", "new"),)
+    )
 
 
 # -- text
 
 
 def test_text_grows_delta_by_delta():
-    events = [ev.TextMessageStart("m1"), *(ev.TextMessageContent("m1", d) for d in "Hello"),
-    ev.TextMessageEnd("m1")] assert fold(*events) == Transcript((Message("m1", "assistant", (TextPart("Hello"),)),))
+    events = [
+        ev.TextMessageStart("m1"),
+        *(ev.TextMessageContent("m1", d) for d in "Hello"),
+        ev.TextMessageEnd("m1"),
+    ]
+    assert fold(*events) == Transcript((Message("m1", "assistant", (TextPart("Hello"),)),))
 
 
 def test_an_empty_delta_is_no_part():
@@ -178,8 +188,9 @@ def test_a_thought_is_a_part_of_its_turns_message():
         ev.TextMessageStart("m1"),
         ev.TextMessageContent("m1", "Yes."),
     )
-    assert fold(*events) == Transcript((Message("m1", "assistant", (ThinkingPart("so then", "sig"),
-    TextPart("Yes."))),))
+    assert fold(*events) == Transcript(
+        (Message("m1", "assistant", (ThinkingPart("so then", "sig"), TextPart("Yes."))),)
+    )
 
 
 def test_the_second_thought_stands_where_it_was_thought():
@@ -230,8 +241,9 @@ def test_a_call_joins_its_parent_message():
 
 
 def test_a_call_opens_its_parent_message_when_that_is_new():
-    assert fold(ev.ToolCallStart("c1", "f", "m1")) == Transcript((Message("m1", "assistant",
-    (ToolCallPart("c1", "f"),)),))
+    assert fold(ev.ToolCallStart("c1", "f", "m1")) == Transcript(
+        (Message("m1", "assistant", (ToolCallPart("c1", "f"),)),)
+    )
 
 
 def test_a_call_without_a_parent_has_a_message_of_its_own():
@@ -249,8 +261,10 @@ def test_a_providers_own_call_is_marked():
 
 def test_arguments_grow_by_id_also_interleaved():
     events = [ev.ToolCallStart("c1", "f", "m1"), ev.ToolCallStart("c2", "g", "m1")]
-    events += [ev.ToolCallArgs(id, d) for id, d in (("c2", '{"b"'), ("c1", '{"a"'), ("c2", ":2}"), ("c1",
-    ":1}"))] assert parts(*events) == (ToolCallPart("c1", "f", '{"a":1}'), ToolCallPart("c2", "g", '{"b":2}'))
+    events += [
+        ev.ToolCallArgs(id, d) for id, d in (("c2", '{"b"'), ("c1", '{"a"'), ("c2", ":2}"), ("c1", ":1}"))
+    ]
+    assert parts(*events) == (ToolCallPart("c1", "f", '{"a":1}'), ToolCallPart("c2", "g", '{"b":2}'))
 
 
 def test_a_result_is_a_tool_message_behind_its_call():
@@ -288,8 +302,11 @@ def test_the_whole_text_of_a_cut_result_is_kept_for_people():
 
 
 def test_chunks_of_text_are_starts_and_deltas():
-    events = (ev.TextMessageChunk("m1", "assistant", "a"), ev.TextMessageChunk(delta="b"),
-    ev.TextMessageChunk("m1", delta="c"))
+    events = (
+        ev.TextMessageChunk("m1", "assistant", "a"),
+        ev.TextMessageChunk(delta="b"),
+        ev.TextMessageChunk("m1", delta="c"),
+    )
     assert fold(*events) == Transcript((Message("m1", "assistant", (TextPart("abc"),)),))
 
 
@@ -305,8 +322,11 @@ def test_chunks_of_calls_are_starts_and_deltas():
 
 def test_chunks_of_thoughts_are_starts_and_deltas():
     id = ev.reasoning_id("m1", 1)
-    events = (ev.ReasoningMessageChunk(id, "a"), ev.ReasoningMessageChunk(delta="b"),
-    ev.ReasoningMessageChunk(id, "c"))
+    events = (
+        ev.ReasoningMessageChunk(id, "a"),
+        ev.ReasoningMessageChunk(delta="b"),
+        ev.ReasoningMessageChunk(id, "c"),
+    )
     assert parts(*events) == (ThinkingPart("abc"),)
 
 
