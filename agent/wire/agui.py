@@ -72,8 +72,11 @@ def encode_event(event: Event, *, echo_input: bool = True) -> Json:
         value = getattr(event, field.name)
         if value is not None or field.required:
             wire[field.wire_name] = value
+    for name in shape.open:
+        if name in wire:
+            wire[name] = jsontext.plain(wire[name])
     if event.metadata:
-        wire["metadata"] = dict(event.metadata)
+        wire["metadata"] = jsontext.plain(event.metadata)
     if shape.encode is not None:
         shape.encode(event, wire)
     if not echo_input and isinstance(event, events.RunStarted):
@@ -145,7 +148,7 @@ def _encode_run_finished(event: events.RunFinished, wire: Json) -> None:
     _encode_usage(event, wire)
     tanstack = without_none(finishReason=event.finish_reason, model=event.model)
     ours = {"stopReason": event.stop_reason} | ({"tanstack": tanstack} if tanstack else {})
-    wire["metadata"] = merge_metadata(event.metadata, ours)
+    wire["metadata"] = merge_metadata(wire.get("metadata"), ours)
 
 
 def _decode_run_finished(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
@@ -213,7 +216,7 @@ def _decode_model_usage(wire: Mapping[str, Any]) -> events.ModelUsage:
 
 def _encode_call_start(event: events.ToolCallStart, wire: Json) -> None:
     if event.provider_executed:
-        wire["metadata"] = merge_metadata(event.metadata, {"providerExecuted": True})
+        wire["metadata"] = merge_metadata(wire.get("metadata"), {"providerExecuted": True})
 
 
 def _decode_call_start(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
@@ -224,7 +227,7 @@ def _encode_result(event: events.ToolCallResult, wire: Json) -> None:
     wire["content"] = encode_result_content(event.content)
     wire["role"] = "tool"
     if ours := result_metadata(event.error, event.duration_ms):
-        wire["metadata"] = merge_metadata(event.metadata, ours)
+        wire["metadata"] = merge_metadata(wire.get("metadata"), ours)
 
 
 def _decode_result(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
@@ -242,11 +245,6 @@ def _encode_snapshot(event: events.MessagesSnapshot, wire: Json) -> None:
 
 def _decode_snapshot(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
     values["messages"] = decode_messages(wire["messages"])
-
-
-def _encode_patch(event: events.StateDelta | events.ActivityDelta, wire: Json) -> None:
-    name = "delta" if isinstance(event, events.StateDelta) else "patch"
-    wire[name] = [dict(operation) for operation in wire[name]]
 
 
 def _decode_patch(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
@@ -281,8 +279,20 @@ _EXTRAS: dict[type, tuple[_Encode | None, _Decode | None, frozenset[str]]] = {
     events.ToolCallResult: (_encode_result, _decode_result, frozenset({"error", "duration_ms"})),
     events.ReasoningMessageStart: (_encode_reasoning_start, None, frozenset()),
     events.MessagesSnapshot: (_encode_snapshot, _decode_snapshot, frozenset()),
-    events.StateDelta: (_encode_patch, _decode_patch, frozenset()),
-    events.ActivityDelta: (_encode_patch, _decode_patch, frozenset()),
+    events.StateDelta: (None, _decode_patch, frozenset()),
+    events.ActivityDelta: (None, _decode_patch, frozenset()),
+}
+
+# Fields whose value is whatever an application or a tool put there; it becomes plain JSON.
+_OPEN: dict[type, frozenset[str]] = {
+    events.RunFinished: frozenset({"result"}),
+    events.SubagentFinished: frozenset({"result"}),
+    events.StateSnapshot: frozenset({"snapshot"}),
+    events.StateDelta: frozenset({"delta"}),
+    events.ActivitySnapshot: frozenset({"content"}),
+    events.ActivityDelta: frozenset({"patch"}),
+    events.Raw: frozenset({"event"}),
+    events.Custom: frozenset({"value"}),
 }
 
 
@@ -299,6 +309,7 @@ class _Shape(NamedTuple):
     event: type
     type: str
     fields: tuple[_Field, ...]
+    open: frozenset[str]
     encode: _Encode | None
     decode: _Decode | None
 
@@ -310,6 +321,7 @@ def _shape(event: type) -> _Shape:
         event,
         _upper_snake(event.__name__),
         tuple(_Field(field.name, _camel(field.name), field.default is MISSING) for field in own),
+        _OPEN.get(event, frozenset()),
         encode,
         decode,
     )

@@ -109,6 +109,32 @@ def test_a_tools_odd_values_still_make_strict_json():
     assert read == {"nan": None, "deep": [None, [1, 2]], "day": "2026-01-02", "set": [1]}
 
 
+def test_a_value_that_holds_itself_ends_somewhere():
+    value: list = []
+    value += [{"again": value, ("odd", "key"): 1}, value, value]
+    read = json.loads(agui.encode_event_json(events.Custom(name="n", value=value)))["value"]
+    deep = "(nested too deep)"
+    assert read == [{"again": deep, "('odd', 'key')": 1}, deep, deep]
+
+
+def test_a_value_that_is_nested_beyond_reason_is_cut_off():
+    value: list = []
+    for _ in range(100_000):
+        value = [value]
+    line = agui.encode_event_json(events.Custom(name="n", value=value))
+    assert len(line) < 1_000
+
+
+def test_the_dict_holds_nothing_but_json_too():
+    event = events.Custom(
+        name="n", value=(math.nan, date(2026, 1, 2), "\ud83d"), metadata={"at": {1: date.max}}
+    )
+    wire = agui.encode_event(event)
+    assert wire["value"] == [None, "2026-01-02", "\ufffd"]
+    assert wire["metadata"] == {"at": {"1": "9999-12-31"}}
+    assert json.loads(json.dumps(wire, allow_nan=False)) == wire
+
+
 def test_run_started_always_says_the_protocol_version():
     wire = agui.encode_event(events.RunStarted("t", "r"))
     assert wire == {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"}
