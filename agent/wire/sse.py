@@ -94,7 +94,7 @@ class SSEParser:
 
     def _take_lines(self, lines: list[str]) -> list[ServerSentEvent]:
         events: list[ServerSentEvent] = []
-        data: list[str] = self._data
+        data = self._data
         for line in lines:
             if line.startswith("data: "):
                 data.append(line[6:])
@@ -112,7 +112,8 @@ class SSEParser:
         return events
 
     def _reset(self) -> list[str]:
-        self._data = data = []
+        data: list[str] = []
+        self._data = data
         self._data_size = 0
         self._event = ""
         self._retry = None

@@ -1,0 +1,176 @@
+"""Which transport carries httpx's interface: `python -m bench.transport`.
+
+A stand-in in a process of its own writes ready-made chat completion chunks as fast as they are read. Each
+transport reads them through `HttpProvider`, so the figures hold parsing and decoding too.
+
+    2 cores, Python 3.11, uvloop, aiohttp 3.14, httpx-aiohttp 0.2, httpx2 2.16; medians of 3, reader CPU
+
+                                    httpx 0.28            httpx2     httpx-aiohttp
+    deltas/s, one stream        65,188 (15 us)    64,554 (16 us)    285,627 (3 us)
+    deltas/s, 64 streams        51,467 (19 us)    57,246 (17 us)    238,455 (4 us)
+    turns/s, one at a time     1,053 (0.81 ms)   1,058 (0.75 ms)   2,510 (0.35 ms)
+    turns/s, 64 at once          172 (5.81 ms)   1,169 (0.86 ms)   3,259 (0.31 ms)
+
+httpx2 has mended the pool (httpx looks at every connection for every request), but both parse HTTP chunks in
+Python, one read for each; aiohttp's parser is C and hands over what has come in one piece. So: httpx-aiohttp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import resource
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import httpx2
+import uvloop
+
+from agent.messages import Transcript, user_message
+from agent.providers.base import TurnRequest
+from agent.providers.http import Endpoint, HttpProvider, make_client
+from agent.wire import openai_chat
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNK = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m",'
+    b'"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n'
+)
+LAST = CHUNK.replace(b'{"content":" token"}', b"{}").replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
+
+
+def framed(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The path's number says how many deltas; each is an HTTP chunk of its own, 16 to a write."""
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+            await reader.readexactly(length)
+            deltas = int(head.split(b"/", 2)[1])
+            writer.write(HEAD)
+            for _ in range(deltas // 16):
+                writer.write(framed(CHUNK) * 16)
+                await writer.drain()
+            writer.write(framed(LAST) + b"0\r\n\r\n")
+            await writer.drain()
+
+
+def serve(listening: socket.socket) -> None:
+    async def main() -> None:
+        server = await asyncio.start_server(answer, sock=listening)
+        await server.serve_forever()
+
+    uvloop.run(main())
+
+
+class Httpx2Client:
+    """httpx2's client under the few names that the provider uses."""
+
+    def __init__(self) -> None:
+        self._client = httpx2.AsyncClient(
+            timeout=None, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+        )
+
+    def build_request(self, *args: Any, timeout: object, **kwargs: Any) -> Any:
+        return self._client.build_request(*args, **kwargs)
+
+    async def send(self, request: Any, **kwargs: Any) -> Any:
+        return await self._client.send(request, **kwargs)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+def plain_httpx() -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        timeout=None, limits=httpx.Limits(max_connections=None, max_keepalive_connections=100)
+    )
+
+
+CLIENTS: dict[str, Callable[[], Any]] = {
+    "httpx 0.28": plain_httpx,
+    "httpx2": Httpx2Client,
+    "httpx-aiohttp": make_client,
+}
+
+
+async def one_turn(provider: HttpProvider) -> None:
+    request = TurnRequest("m", Transcript([user_message("u", "Hello")]), "a")
+    async for _ in provider.stream(request):
+        pass
+
+
+async def turns(provider: HttpProvider, count: int, at_once: int) -> float:
+    """Seconds for `count` turns."""
+    left = iter(range(count))
+
+    async def work() -> None:
+        for _ in left:
+            await one_turn(provider)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(at_once)))
+    return time.perf_counter() - started
+
+
+async def measure(
+    make: Callable[[], Any], port: int, deltas: int, count: int, at_once: int
+) -> tuple[float, float]:
+    """Wall and CPU seconds, warm."""
+    client = make()
+    endpoint = Endpoint("bench", f"http://127.0.0.1:{port}/{deltas}")
+    provider = HttpProvider(openai_chat, endpoint, client=client)
+    await turns(provider, at_once, at_once)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    wall = await turns(provider, count, at_once)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    await client.aclose()
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+JOBS = {
+    "deltas/s, one stream": (32_000, 1, 1),
+    "deltas/s, 64 streams": (1_600, 64, 64),
+    "turns/s, one at a time": (16, 300, 1),
+    "turns/s, 64 at once": (16, 640, 64),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures the transports under httpx's interface.")
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+    server = multiprocessing.get_context("fork").Process(target=serve, args=(listening,), daemon=True)
+    server.start()
+    port = listening.getsockname()[1]
+    print(f"{'':24}" + "".join(f"{name:>26}" for name in CLIENTS))
+    for job, (deltas, count, at_once) in JOBS.items():
+        results: dict[str, list[tuple[float, float]]] = {name: [] for name in CLIENTS}
+        for _ in range(rounds):  # alternating, so that a busy moment hits all of them
+            for name, make in CLIENTS.items():
+                results[name].append(uvloop.run(measure(make, port, deltas, count, at_once)))
+        cells = []
+        for pairs in results.values():
+            wall, cpu = (statistics.median(column) for column in zip(*pairs, strict=True))
+            total = count * (deltas if job.startswith("deltas") else 1)
+            unit = 1e6 * cpu / total
+            cells.append(f"{total / wall:>10,.0f} ({unit:,.1f} us CPU)")
+        print(f"{job:24}" + "".join(f"{cell:>26}" for cell in cells))
+    server.terminate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
