@@ -3,7 +3,7 @@
     ours          theirs
     system        one message of text parts (`developer` is `system` there)
     user          one message of text and media parts
-    assistant     one message: thinking, text, tool-call, and behind each call its tool-result
+    assistant     one message: thinking, text and tool-call in order, then a tool-result for each call
     tool          none of its own: its results stand in the assistant's message that asked
 
 A call is `input-complete` while it is open, then `complete` or `error`; `output` is the result as parsed
@@ -52,7 +52,10 @@ def _encode(message: Message, results: Results, created_at: str | None) -> Json:
     return without_none(
         id=message.id,
         role="system" if message.role == "developer" else message.role,
-        parts=[wire for part in message.parts for wire in _encode_part(part, results)],
+        parts=[
+            *(wire for part in message.parts for wire in _encode_part(part, results)),
+            *(_encode_result(results[call.id]) for call in message.tool_calls if call.id in results),
+        ],
         createdAt=created_at,
         metadata=metadata or None,
     )
@@ -66,7 +69,7 @@ def _encode_part(part: Part, results: Results) -> list[Json]:
             # A thought that the provider keeps to itself has nothing to show.
             return [{"type": "thinking", "content": part.text}] if part.text else []
         case ToolCallPart():
-            return _encode_call(part, results.get(part.id))
+            return [_encode_call(part, results.get(part.id))]
         case ToolResultPart():
             return []
 
@@ -82,7 +85,7 @@ def _encode_content(part: ContentPart) -> Json:
             return wire | {"metadata": {"name": part.name}} if part.name is not None else wire
 
 
-def _encode_call(call: ToolCallPart, result: ToolResultPart | None) -> list[Json]:
+def _encode_call(call: ToolCallPart, result: ToolResultPart | None) -> Json:
     wire: Json = {"type": "tool-call", "id": call.id, "name": call.name, "arguments": call.arguments}
     arguments = _parse(call.arguments or "{}")
     if not isinstance(arguments, str):
@@ -90,12 +93,15 @@ def _encode_call(call: ToolCallPart, result: ToolResultPart | None) -> list[Json
     if call.provider_executed:
         wire["metadata"] = {"providerExecuted": True}
     if result is None:
-        return [wire | {"state": "input-complete"}]
-    state = "complete" if result.error is None else "error"
-    return [wire | {"state": state, "output": _output(result)}, _encode_result(result, state)]
+        return wire | {"state": "input-complete"}
+    return wire | {"state": _state(result), "output": _output(result)}
 
 
-def _encode_result(result: ToolResultPart, state: str) -> Json:
+def _state(result: ToolResultPart) -> str:
+    return "complete" if result.error is None else "error"
+
+
+def _encode_result(result: ToolResultPart) -> Json:
     content: Any = result.content
     if not isinstance(content, str):
         content = [_encode_content(part) for part in content]
@@ -103,7 +109,7 @@ def _encode_result(result: ToolResultPart, state: str) -> Json:
         type="tool-result",
         toolCallId=result.tool_call_id,
         content=content,
-        state=state,
+        state=_state(result),
         error=None if result.error is None else error_text(result),
     )
 

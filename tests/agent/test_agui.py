@@ -475,12 +475,6 @@ def test_a_transcript_as_tanstack_shows_it():
                 "output": {"temperature": 62},
             },
             {
-                "type": "tool-result",
-                "toolCallId": "c1",
-                "content": '{"temperature":62}',
-                "state": "complete",
-            },
-            {
                 "type": "tool-call",
                 "id": "c2",
                 "name": "web_search",
@@ -488,6 +482,12 @@ def test_a_transcript_as_tanstack_shows_it():
                 "input": {},
                 "metadata": {"providerExecuted": True},
                 "state": "input-complete",
+            },
+            {
+                "type": "tool-result",
+                "toolCallId": "c1",
+                "content": '{"temperature":62}',
+                "state": "complete",
             },
         ],
         "metadata": {"finishReason": "tool_calls", "tanstack": {"model": "demo"}},
