@@ -1,7 +1,7 @@
 """Headers that say what a page may do.
 
-SECURE_CSP has the name and the shape that Django 6 gives it (directive -> list of sources), so that Django's own
-middleware can take over. A response that has a policy keeps it: a file for download wants a stricter one.
+SECURE_CSP has the name and the shape that Django 6 gives it (directive -> list of sources), so that Django's
+own middleware can take over. A response that has a policy keeps it: a file for download wants a stricter one.
 """
 
 from collections.abc import Iterable, Mapping

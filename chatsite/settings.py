@@ -186,6 +186,13 @@ USE_TZ = True
 
 # Logs
 
+
+def _without_trace(record):
+    """A wrong Host header is one line, to see what ALLOWED_HOSTS lacks: scanners send too many for more."""
+    record.exc_info = None
+    return True
+
+
 LOG_LEVEL = env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
 LOGGING_CONFIG = "logging.config.dictConfig"
 LOGGING = {
@@ -193,10 +200,12 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "filters": {"without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         # Theirs would print each error twice, or mail it.
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        "django.security.DisallowedHost": {"filters": ["without_trace"]},
         # At INFO these tell of every start, socket and request to a model, with its address.
         **{
             name: {"level": "DEBUG" if LOG_LEVEL == "DEBUG" else "WARNING"}

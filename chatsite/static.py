@@ -1,7 +1,7 @@
 """Static files, served before Django.
 
-WhiteNoise knows what to answer (types, compressed variants, ranges, 304); its own middleware is synchronous, and
-under ASGI would put every request of the site into a thread. So this is the same thing as an ASGI application.
+WhiteNoise knows what to answer (types, compressed variants, ranges, 304); its own middleware is synchronous,
+and under ASGI would put every request of the site into a thread. So this is an ASGI application on top of it.
 
 Collected files are looked up in a list made at start. Without a manifest (DEBUG, tests) they come from where
 they lie.

@@ -14,3 +14,5 @@ urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("", include("chatsite.chat.urls")),
 ]
+
+handler500 = "chatsite.operator.views.server_error"

@@ -1,7 +1,7 @@
 """The two servers, on a socket that is already ours.
 
-The socket is bound before anything else happens, so a port in use is a sentence at once; and it listens before
-the server is up, so whoever comes early waits instead of being refused.
+The socket is bound before anything else happens, so a port in use is a sentence at once; and it listens
+before the server is up, so whoever comes early waits instead of being refused.
 """
 
 import errno

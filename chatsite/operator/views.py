@@ -1,12 +1,17 @@
+import logging
+
 from django.contrib.auth import login
 from django.db import DatabaseError, connection
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
+
+logger = logging.getLogger(__name__)
 
 
 @sensitive_post_parameters()
@@ -40,3 +45,14 @@ def healthz(request):
     except DatabaseError:
         return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
     return HttpResponse("ok\n", content_type="text/plain")
+
+
+def server_error(request):
+    """500.html, or a plain line when that page is itself what fails (a static file is missing, say)."""
+    try:
+        return defaults.server_error(request)
+    except Exception:  # whatever it was, it must not take the answer with it
+        logger.exception("The page for errors failed")
+        return HttpResponse(
+            "Something went wrong on the server.\n", status=500, content_type="text/plain; charset=utf-8"
+        )

@@ -23,10 +23,10 @@ class Command(BaseCommand):
         except OperationalError as exc:
             first_line = str(exc).strip().splitlines()[0]
             raise CommandError(f"The database cannot be used: {first_line}") from None
-        self._greet(site_address(sock), token)
         # Only now: it reads the manifest of the static files just collected.
         from chatsite.asgi import application
 
+        self._greet(site_address(sock), token)
         # uvicorn hands Ctrl+C on once it has closed everything.
         with suppress(KeyboardInterrupt):
             servers.SERVERS[settings.SERVER](application, sock)

@@ -1,0 +1,93 @@
+"""The site as a process of its own, with an environment of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """Nothing of the test's own settings: what is not given here is as unset as on a fresh machine."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return kept | settings
+
+
+def manage(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> object:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+class Site:
+    """A running `manage.py serve` on a port that the system picked."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.address = str(wait_until(self._address, "the line with the address"))
+
+    def _address(self) -> str:
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server ended:\n{self.output}")
+        found = re.search(r"https?://[\w.:\[\]-]+", self.output)
+        return found[0] if found else ""
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def setup_path(self) -> str:
+        found = re.search(r"/setup/[\w-]+/", self.output)
+        return found[0] if found else ""
+
+    def get(self, path: str, **options) -> httpx.Response:
+        return httpx.get(self.address + path, timeout=20, **options)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=15)
+
+
+@contextmanager
+def served(folder: Path, **settings: str) -> Iterator[Site]:
+    folder.mkdir(exist_ok=True)
+    log = folder / "serve.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "serve"],
+            cwd=ROOT,
+            env=environment(DATA_DIR=str(folder / "data"), PORT="0", **settings),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    try:
+        yield Site(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

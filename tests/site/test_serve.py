@@ -1,0 +1,134 @@
+"""`manage.py serve` as a person starts it: a real process, both servers."""
+
+import asyncio
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+import websockets
+
+from tests.site.processes import manage, served, wait_until
+
+SERVERS = ["daphne", "uvicorn"]
+
+
+@pytest.fixture(params=SERVERS, scope="module")
+def site(request, tmp_path_factory):
+    with served(tmp_path_factory.mktemp(request.param), SERVER=request.param) as site:
+        wait_until(lambda: site.get("/healthz").status_code == 200, "the first answer")
+        yield site
+
+
+def test_an_empty_folder_becomes_a_site(site):
+    assert site.get("/healthz").text == "ok\n"
+    assert site.get("/").status_code == 302
+    assert site.get("/accounts/login/").status_code == 200
+    data = Path(site.log).parent / "data"
+    assert stat.S_IMODE((data / "secret_key").stat().st_mode) == 0o600
+    assert (data / "db.sqlite3").is_file()
+
+
+def test_static_files_are_compressed_and_named_by_content(site):
+    page = site.get("/admin/login/").text
+    start = page.index("/static/admin/css/base.")
+    path = page[start : page.index('"', start)]
+    answer = site.get(path, headers={"Accept-Encoding": "gzip"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/css")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "immutable" in answer.headers["cache-control"]
+    again = site.get(path, headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/nothing.css", "/static/../manage.py", "/static/%2e%2e/%2e%2e/db.sqlite3"]
+)
+def test_what_is_no_static_file_is_not_found(path, site):
+    assert site.get(path).status_code == 404
+
+
+def test_another_host_name_is_refused(site):
+    assert site.get("/", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_the_servers_do_not_say_who_they_are(site):
+    assert "server" not in site.get("/healthz").headers
+
+
+def test_the_setup_link_opens_a_form(site):
+    answer = site.get(site.setup_path)
+    assert answer.status_code == 200
+    assert 'name="password2"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "opens"),
+    [
+        ("/ws/threads/none/", None, True),
+        ("/ws/threads/none/", "own", True),
+        ("/ws/threads/none/", "http://127.0.0.1:1", False),
+        ("/ws/threads/none/", "http://evil.example", False),
+        ("/ws/threads/none/", "null", False),
+        ("/ws/nowhere/", None, False),
+    ],
+)
+async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, opens, site):
+    """Without an account it is closed again at once; what counts here is whether the door opened."""
+    url = site.address.replace("http", "ws") + path
+    own = site.address if origin == "own" else origin
+    try:
+        async with asyncio.timeout(10), websockets.connect(url, origin=own) as sock:
+            await sock.wait_closed()
+            answer = sock.close_code
+    except websockets.InvalidStatus as exc:
+        answer = exc.response.status_code
+    assert answer in (range(4400, 4500) if opens else [403])
+
+
+def test_none_of_this_left_a_trace_in_the_log(site):
+    assert "Traceback" not in site.output
+    assert "Invalid HTTP_HOST header: 'evil.example'" in site.output  # but a line, to see what to allow
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_port_in_use_is_a_sentence(server, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = manage("serve", DATA_DIR=str(tmp_path), PORT=str(port), SERVER=server)
+    assert ended.returncode != 0
+    sentence = f"Port {port} on 127.0.0.1 is in use; stop what uses it, or set PORT to another number."
+    assert ended.stderr == f"CommandError: {sentence}\n"
+
+
+def test_an_address_of_another_machine_is_a_sentence(tmp_path):
+    ended = manage("serve", DATA_DIR=str(tmp_path), HOST="192.0.2.1", PORT="0")
+    assert ended.stderr.startswith("CommandError: HOST is '192.0.2.1', which is no address of this machine")
+
+
+def test_a_database_that_is_not_there_is_a_sentence(tmp_path):
+    url = "postgres://user:hunter2@127.0.0.1:1/chat"
+    ended = manage("serve", DATA_DIR=str(tmp_path), PORT="0", DATABASE_URL=url)
+    assert ended.returncode != 0
+    assert ended.stderr.startswith("CommandError: The database cannot be used: ")
+    assert "hunter2" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_it_ends_when_told_to_and_starts_again_where_it_was(server, tmp_path):
+    made = {
+        "DJANGO_SUPERUSER_USERNAME": "ada",
+        "DJANGO_SUPERUSER_EMAIL": "",
+        "DJANGO_SUPERUSER_PASSWORD": "x",
+    }
+    with served(tmp_path, SERVER=server) as site:
+        first = site.setup_path
+        assert site.get(first).status_code == 200
+        site.stop()
+    assert manage("createsuperuser", "--noinput", DATA_DIR=str(tmp_path / "data"), **made).returncode == 0
+    with served(tmp_path, SERVER=server) as site:
+        assert site.setup_path == ""
+        assert site.output.startswith("Open http://127.0.0.1:")
+        assert site.get(first).status_code == 404

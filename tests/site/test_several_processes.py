@@ -1,0 +1,42 @@
+"""The same site on PostgreSQL and Redis. The addresses come from whoever has such servers (.ci/run starts both)."""
+
+import os
+import uuid
+
+import psycopg
+import pytest
+
+from tests.site.processes import served
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def database_url():
+    server = os.environ.get("TEST_DATABASE_URL")
+    if not server:
+        pytest.skip("TEST_DATABASE_URL names no PostgreSQL server")
+    name = f"threadloom_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield server.rpartition("/")[0] + f"/{name}"
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def redis_url():
+    if not os.environ.get("TEST_REDIS_URL"):
+        pytest.skip("TEST_REDIS_URL names no Redis server")
+    return os.environ["TEST_REDIS_URL"]
+
+
+def test_two_servers_share_one_database(database_url, redis_url, tmp_path):
+    shared = {"DATABASE_URL": database_url, "REDIS_URL": redis_url, "SECRET_KEY": "k" * 50}
+    with (
+        served(tmp_path / "one", SERVER="daphne", **shared) as one,
+        served(tmp_path / "two", SERVER="uvicorn", **shared) as two,
+    ):
+        assert one.get("/healthz").text == two.get("/healthz").text == "ok\n"
+        # The later start printed the link that counts, and both know it.
+        assert one.get(two.setup_path).status_code == two.get(two.setup_path).status_code == 200
+        assert one.get(one.setup_path).status_code == 404
