@@ -10,11 +10,12 @@ import pytest
 from channels.testing import HttpCommunicator
 
 from agent.errors import ProviderUnreachable
+from agent.messages import Usage
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
 from chatsite.chat import api, db, eventlog
 from chatsite.chat.models import ApiKey, Message, Run, Thread
-from tests.agent.agui_validation import validate_run
+from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import WEATHER
 
@@ -58,7 +59,7 @@ async def post(http, key, sent, **headers):
 
 
 async def test_a_run_comes_as_ag_ui_events_that_the_validators_take(http, key, plays, settled):
-    plays(*WEATHER)
+    plays(*WEATHER[:2], Turn("It is 62 degrees.", usage=Usage(120, 9)))
     response = await post(http, key, body())
     await settled()
     assert response.status_code == 200
@@ -66,7 +67,7 @@ async def test_a_run_comes_as_ag_ui_events_that_the_validators_take(http, key, p
     assert response.headers["cache-control"] == "no-cache, no-transform"
     assert "\r" not in response.text
     events = frames(response.text)
-    validate_run(events)
+    assert_valid_run(events)
     assert events[0]["type"] == "RUN_STARTED"
     assert (events[0]["threadId"], events[0]["runId"], events[0]["protocolVersion"]) == ("T1", "r1", "1.0")
     assert "input" not in events[0]
@@ -75,7 +76,9 @@ async def test_a_run_comes_as_ag_ui_events_that_the_validators_take(http, key, p
     assert end["type"] == "RUN_FINISHED"
     assert end["outcome"] == {"type": "success"}
     assert end["metadata"]["tanstack"]["finishReason"] == "stop"
-    assert end["usage"][0]["totalTokens"] >= 0
+    assert [(entry["inputTokens"], entry["totalTokens"], entry["model"]) for entry in end["usage"]] == [
+        (120, 129, "demo")
+    ]
     result = next(event for event in events if event["type"] == "TOOL_CALL_RESULT")
     assert json.loads(result["content"]) == {"city": "San Francisco", "temperature": 62, "conditions": "cloudy"}
     assert result["role"] == "tool"
@@ -94,7 +97,7 @@ async def test_a_provider_that_fails_is_one_run_error_behind_a_good_head(http, k
     plays(Turn(error=ProviderUnreachable("The model's endpoint cannot be reached.")), Turn("Now."))
     response = await post(http, key, body())
     events = frames(response.text)
-    validate_run(events)
+    assert_valid_run(events)
     assert response.status_code == 200
     assert events[-1]["type"] == "RUN_ERROR"
     assert events[-1]["code"] == "provider_unreachable"
@@ -181,7 +184,7 @@ async def test_a_revoked_key_and_a_deactivated_users_key_are_401(http, key, pers
 
 async def test_keys_are_kept_hashed(key):
     row = await db.read(ApiKey.objects.get)
-    assert key not in json.dumps({field.name: str(getattr(row, field.name)) for field in row._meta.fields})
+    assert key not in json.dumps({field.attname: str(getattr(row, field.attname)) for field in row._meta.fields})
 
 
 async def test_another_users_thread_is_404_by_every_method(http, key, stranger, plays, settled):

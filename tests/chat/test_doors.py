@@ -13,7 +13,7 @@ from agent.providers.scripted import Turn
 from chatsite.asgi import application
 from chatsite.chat import db, eventlog, store
 from chatsite.chat.models import Message, Run, Thread
-from tests.agent.agui_validation import validate_run
+from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import until
 from tests.chat.test_api import frames
 from tests.chat.test_runs import WEATHER, begin, told
@@ -126,8 +126,8 @@ async def test_the_stream_brings_the_events_with_cursors_and_goes_on_with_the_ne
     text = await reading
     events = frames(text)
     border = [event["type"] for event in events].index("RUN_FINISHED") + 1
-    validate_run(events[:border])
-    validate_run(events[border:])
+    assert_valid_run(events[:border])
+    assert_valid_run(events[border:])
     assert f"id: {done.run.public_id}:1\n" in text
     await settled()
 
@@ -201,7 +201,7 @@ async def test_a_socket_takes_commands_and_brings_the_same_events(person, key, p
     answers = [frame for frame in seen if frame.get("type") == "done"]
     assert answers[0]["id"] == 1
     events = [frame["event"] for frame in seen if "event" in frame]
-    validate_run(events)
+    assert_valid_run(events)
     kept = await db.read(lambda: store.events_after(Run.objects.get(public_id=answers[0]["runId"]).pk, 0))
     assert [frame["cursor"] for frame in seen if "event" in frame] == [
         f"{answers[0]['runId']}:{number}" for number, _ in kept

@@ -1,0 +1,189 @@
+"""A run whose process died gets its end, and its thread is usable again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from agent.events import RunError
+from agent.messages import open_calls
+from agent.providers.scripted import Turn
+from chatsite.chat import commands, db, recovery, rounds, runner, store
+from chatsite.chat.commands import Retry
+from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
+from tests.chat.conftest import row_of, until
+from tests.chat.test_runs import begin, transcript_of
+
+
+async def killed_in_mid_answer(person, plays, *turns) -> object:
+    """A run as a killed process leaves it: its kept log, no end, an owner that lives no more."""
+    gate = asyncio.Event()
+    plays(*turns[:-1], Turn(turns[-1].text, delta_size=4, gate=gate))
+    done = await begin(person, "Hello?")
+    work = runner.running_here()[0]
+    await until(lambda: work.channel.active and len(work.channel.active.transcript) > 2 * len(turns) - 1)
+    await until(lambda: RunEvent.objects is not None and work.channel.active.shown > 3)
+    await asyncio.sleep(0.3)  # what was told is kept within 250 ms; the kill comes behind that
+    work.task.cancel()
+    await asyncio.gather(work.task, return_exceptions=True)
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x"))
+    return done
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(person, plays, settled):
+    done = await killed_in_mid_answer(person, plays, Turn("What was written so far, and the rest."))
+    assert await db.write(recovery.close_lost_runs) == 1
+    run = await row_of(done.run)
+    assert (run.state, run.error_code) == ("lost", "lost")
+    assert "try again" in run.error
+    kept = await transcript_of(done.thread)
+    assert "What was written so far, and the rest.".startswith(kept[-1].text)
+    assert kept[-1].text
+    assert kept[-1].finish_reason is None
+    events = await db.read(store.events_after, done.run.pk, 0)
+    assert isinstance(events[-1][1], RunError)
+    assert [number for number, _ in events] == list(range(1, len(events) + 1))
+
+
+async def test_the_thread_of_a_lost_run_can_be_used_again(person, plays, settled):
+    done = await killed_in_mid_answer(person, plays, Turn("Half of it, and the rest."))
+    await db.write(recovery.close_lost_runs)
+    plays(Turn("All of it."))
+    await commands.perform(person, done.thread.public_id, Retry(), door="page")
+    await settled()
+    assert [message.text for message in await transcript_of(done.thread)] == ["Hello?", "All of it."]
+
+
+async def test_a_claimed_call_of_a_dead_process_has_one_result_outcome_unknown(person, plays, settled):
+    done = await killed_in_mid_answer(
+        person, plays, Turn(calls=[("c1", "get_weather", {"city": "Oslo"})]), Turn("Half, and the rest.")
+    )
+    await db.write(lambda: RunEvent.objects.filter(run=done.run, number__gt=first_result(done.run) - 1).delete())
+    await db.write(lambda: done.run.messages.filter(role="tool").delete())
+    await db.write(lambda: ToolCall.objects.update(state="claimed", result="", finished_at=None))
+    await db.write(recovery.close_lost_runs)
+    call = await db.read(ToolCall.objects.get)
+    assert (call.state, call.error_code) == ("unknown", "outcome_unknown")
+    assert call.claimed_at is not None
+    assert "may have happened" in call.result
+    kept = await transcript_of(done.thread)
+    assert open_calls(kept) == ()
+    assert [part.error for message in kept for part in message.tool_results] == ["outcome_unknown"]
+
+
+def first_result(run: Run) -> int:
+    return RunEvent.objects.filter(run=run, type="TOOL_CALL_RESULT").order_by("number").first().number
+
+
+async def test_a_run_without_a_heartbeat_is_lost_and_one_with_it_is_not(person, plays, settled):
+    done = await killed_in_mid_answer(person, plays, Turn("Half, and the rest."))
+    await db.write(lambda: Run.objects.update(owner="another-machine/1:7:x", heartbeat_at=timezone.now()))
+    assert await db.write(recovery.close_lost_runs) == 0
+    await db.write(lambda: Run.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=31)))
+    assert await db.write(recovery.close_lost_runs) == 1
+    assert await db.write(recovery.close_lost_runs) == 0
+    assert (await row_of(done.run)).state == "lost"
+
+
+def test_an_owner_is_dead_only_when_that_is_certain():
+    assert not recovery.owner_is_dead(recovery.PROCESS)
+    assert not recovery.owner_is_dead("another-machine/1:1:x")
+    assert not recovery.owner_is_dead("")
+    assert not recovery.owner_is_dead(f"{recovery.MACHINE}:1:x")
+    assert recovery.owner_is_dead(f"{recovery.MACHINE}:{dead_pid()}:x")
+    assert recovery.owner_is_dead(f"{recovery.MACHINE}:{os.getpid()}:an-earlier-process")
+
+
+async def test_a_stop_that_came_in_by_another_process_is_heard(person, plays, settled, monkeypatch):
+    monkeypatch.setattr(rounds, "ROUND_EVERY", 0.01)
+    gate = asyncio.Event()
+    plays(Turn("Never finished.", gate=gate))
+    done = await begin(person)
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(stop_requested=True))
+    await settled()
+    assert (await row_of(done.run)).state == "cancelled"
+
+
+async def test_a_reader_here_hears_of_a_run_of_another_process(person, plays, settled, monkeypatch):
+    from chatsite.chat import eventlog
+
+    monkeypatch.setattr(rounds, "ROUND_EVERY", 0.01)
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    rounds.begin()
+    heard = eventlog.follow_states(done.thread)
+    assert (await anext(heard)).active_run is None
+    await db.write(lambda: Run.objects.create(thread=done.thread, state="running", owner="elsewhere/1:1:x",
+                                              heartbeat_at=timezone.now()))
+    async with asyncio.timeout(5):
+        assert (await anext(heard)).active_run is not None
+    await heard.aclose()
+    await db.write(lambda: Run.objects.filter(owner="elsewhere/1:1:x").update(state="failed"))
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "half \ud83d a face"])
+async def test_what_no_database_can_store_is_mended_before_it_is_told(person, plays, settled, text):
+    plays(Turn(text, delta_size=1))
+    done = await begin(person)
+    await settled()
+    assert (await row_of(done.run)).state == "finished"
+    kept = (await transcript_of(done.thread))[-1].text
+    assert "\x00" not in kept
+    assert kept.encode() is not None
+
+
+async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays, settled, monkeypatch):
+    from django.db import OperationalError
+
+    from chatsite.chat import recorder
+
+    refusals = iter([OperationalError("database is locked")] * 2)
+    keep = store.keep
+
+    def refuse_twice(batch):
+        for error in refusals:
+            raise error
+        keep(batch)
+
+    monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0, 0))
+    monkeypatch.setattr(store, "keep", refuse_twice)
+    plays(Turn("All is kept."))
+    done = await begin(person)
+    await settled()
+    assert (await row_of(done.run)).state == "finished"
+    assert (await transcript_of(done.thread))[-1].text == "All is kept."
+
+
+async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(person, plays, settled, monkeypatch):
+    from django.db import OperationalError
+
+    from chatsite.chat import recorder
+
+    keep = store.keep
+
+    def refuse_the_recorder(batch):
+        if not isinstance(batch.events[-1], RunError):
+            raise OperationalError("disk I/O error")
+        keep(batch)
+
+    monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0))
+    monkeypatch.setattr(store, "keep", refuse_the_recorder)
+    plays(Turn("Not kept."))
+    done = await begin(person)
+    await settled()
+    run = await row_of(done.run)
+    assert (run.state, run.error_code) == ("failed", "internal_error")
+    assert [message.role for message in await transcript_of(done.thread)] == ["user"]
+    assert await db.read(lambda: Thread.objects.get().runs.filter(state__in=Run.ACTIVE).count()) == 0
