@@ -1,4 +1,4 @@
-"""The same site on PostgreSQL and Redis. The addresses come from whoever has such servers (.ci/run starts both)."""
+"""The same site on PostgreSQL and Redis, for whoever has such servers (.ci/run starts both)."""
 
 import os
 import uuid
