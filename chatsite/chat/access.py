@@ -27,7 +27,9 @@ def thread_for(user: Any, public_id: str) -> Thread:
     """The user's thread of that id. `NotFound` when there is none, or it is somebody else's."""
     if not getattr(user, "is_active", False):
         raise NotFound(public_id)
-    thread = Thread.objects.filter(public_id=public_id, owner_id=user.pk).first() if sane_id(public_id) else None
+    thread = (
+        Thread.objects.filter(public_id=public_id, owner_id=user.pk).first() if sane_id(public_id) else None
+    )
     if thread is None:
         raise NotFound(public_id)
     return thread

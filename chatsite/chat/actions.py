@@ -49,12 +49,25 @@ def open_thread(
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread.objects.create(owner=owner, public_id=public_id or new_public_id())
     return send_message(
-        thread=thread, message=message, client_id=client_id, model=model, process=process, door=door, run_id=run_id
+        thread=thread,
+        message=message,
+        client_id=client_id,
+        model=model,
+        process=process,
+        door=door,
+        run_id=run_id,
     )
 
 
 def send_message(
-    *, thread: Thread, message: Message, client_id: str, model: str, process: str, door: str, run_id: str | None = None
+    *,
+    thread: Thread,
+    message: Message,
+    client_id: str,
+    model: str,
+    process: str,
+    door: str,
+    run_id: str | None = None,
 ) -> Begun:
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
@@ -64,7 +77,9 @@ def send_message(
     run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
         raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
-    row = store.row_of(message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id)
+    row = store.row_of(
+        message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
+    )
     row.save(force_insert=True)
     thread.head = row
     thread.title = thread.title or title_from(message.text)
@@ -73,7 +88,13 @@ def send_message(
 
 
 def retry(
-    *, thread: Thread, model: str, process: str, door: str, message_id: str | None = None, run_id: str | None = None
+    *,
+    thread: Thread,
+    model: str,
+    process: str,
+    door: str,
+    message_id: str | None = None,
+    run_id: str | None = None,
 ) -> Begun:
     """Answer a user message anew (the last one, or the one named): what stood behind it leaves the active branch.
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from agent import Agent, Provider, ToolRegistry
+from agent import Agent, Provider
 from agent.errors import AgentError
 from agent.providers.demo import DemoProvider
 from agent.providers.http import Endpoint, HttpProvider
@@ -78,7 +78,9 @@ class Catalog:
         """The model to use: the one asked for, else the thread's own while it is still there, else the default."""
         ids = {choice.id for choice in self.choices}
         if asked and asked not in ids:
-            raise UnknownModel(f"There is no model {asked[:100]!r} here. Choose one of: {', '.join(sorted(ids))}.")
+            raise UnknownModel(
+                f"There is no model {asked[:100]!r} here. Choose one of: {', '.join(sorted(ids))}."
+            )
         return asked or (stored if stored in ids else self.default)
 
 
@@ -131,7 +133,9 @@ def agents_from_settings() -> Agents:
     sources = []
     if setting("OPENAI_API_KEY") or setting("OPENAI_BASE_URL"):
         url = setting("OPENAI_BASE_URL") or OPENAI_URL
-        sources.append(_source("OpenAI", openai_chat, url, setting("OPENAI_API_KEY"), setting("OPENAI_MODELS")))
+        sources.append(
+            _source("OpenAI", openai_chat, url, setting("OPENAI_API_KEY"), setting("OPENAI_MODELS"))
+        )
     if setting("ANTHROPIC_API_KEY") or setting("ANTHROPIC_BASE_URL"):
         url = setting("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
         sources.append(

@@ -91,7 +91,9 @@ async def answer(user: Any, asked: Asked) -> Reply:
             case "GET":
                 return await _restore(user, asked)
             case _:
-                raise Refused(405, "method_not_allowed", "Use POST to run and GET to read.", Allow="GET, POST")
+                raise Refused(
+                    405, "method_not_allowed", "Use POST to run and GET to read.", Allow="GET, POST"
+                )
     except Refused as refused:
         return _json(refused.status, _error(refused.code, str(refused)), refused.headers)
     except Problem as problem:
@@ -168,10 +170,15 @@ async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> As
     try:
         async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
             async for heard in batches:
-                yield b"".join(
-                    encode_sse(encode_event_json(event, echo_input=False), id=str(Cursor(run.public_id, number)))
-                    for number, event in heard.events
-                ) or ALIVE
+                yield (
+                    b"".join(
+                        encode_sse(
+                            encode_event_json(event, echo_input=False), id=str(Cursor(run.public_id, number))
+                        )
+                        for number, event in heard.events
+                    )
+                    or ALIVE
+                )
         finished = True
     finally:
         if not finished and not stays and run.door == DOOR:
@@ -248,7 +255,9 @@ async def view(request: HttpRequest) -> HttpResponseBase:
         person = await request.auser()
         user = person if person.is_authenticated else None
         if user is not None and request.method not in {"GET", "HEAD"}:
-            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
+            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(
+                request, _checked_by_csrf, (), {}
+            )
             if refused is not None:
                 words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
                 return _as_django(_json(403, _error("csrf", words)))
@@ -296,7 +305,8 @@ class ChatApi:
             await _send(_too_large(), receive, send)
             return
         query = {
-            name: values[-1] for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
+            name: values[-1]
+            for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
         }
         await _send(await answer(user, Asked(scope["method"], headers, query, body)), receive, send)
 
@@ -318,7 +328,9 @@ async def _body_of(receive: Receive) -> bytes | None:
 
 
 async def _send(reply: Reply, receive: Receive, send: SendMessage) -> None:
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()
+    ]
     await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
     if isinstance(reply.body, bytes):
         await send({"type": "http.response.body", "body": reply.body})
@@ -352,7 +364,9 @@ async def _gone(receive: Receive) -> None:
 def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
     return Reply(
-        int(status), text.encode(), {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", **(headers or {})}
+        int(status),
+        text.encode(),
+        {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", **(headers or {})},
     )
 
 

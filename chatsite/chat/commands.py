@@ -64,7 +64,13 @@ class Done:
 
 
 async def perform(
-    user: Any, thread_id: str, command: Command, *, door: str, run_id: str | None = None, message: Message | None = None
+    user: Any,
+    thread_id: str,
+    command: Command,
+    *,
+    door: str,
+    run_id: str | None = None,
+    message: Message | None = None,
 ) -> Done:
     """Do it, or raise a `problems.Problem` that says in words why not.
 
@@ -77,7 +83,13 @@ async def perform(
             sent = _sent(command, message)
             model = await _model_for(command.model, thread.model)
             begun = await _asked(
-                actions.send_message, thread=thread, model=model, process=PROCESS, door=door, run_id=run_id, **sent
+                actions.send_message,
+                thread=thread,
+                model=model,
+                process=PROCESS,
+                door=door,
+                run_id=run_id,
+                **sent,
             )
             return _started(begun, user)
         case Retry():

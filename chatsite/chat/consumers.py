@@ -56,7 +56,9 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         asked: Any = None
         try:
             asked = _json_of(text_data)
-            command = CommandAdapter.validate_python({key: value for key, value in asked.items() if key != "id"})
+            command = CommandAdapter.validate_python(
+                {key: value for key, value in asked.items() if key != "id"}
+            )
             done = await commands.perform(self.user, self.thread_id, command, door="websocket")
         except ValidationError as error:
             await self._answer(asked, type="problem", code="invalid_request", message=_first_error(error))

@@ -177,7 +177,9 @@ async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[H
     channel = channel_of(thread.pk)
     with channel.reading():
         run = await db.read(_run_to_follow, thread.pk, after)
-        number = after.number if after is not None and run is not None and run.public_id == after.run_id else 0
+        number = (
+            after.number if after is not None and run is not None and run.public_id == after.run_id else 0
+        )
         while True:
             if run is not None:
                 async with aclosing(follow_run(channel, run.pk, run.public_id, number)) as batches:

@@ -56,7 +56,9 @@ class Run(models.Model):
 
     public_id = models.CharField(max_length=200, default=new_public_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
-    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED, db_index=True)
     door = models.CharField(max_length=20, default="page", help_text="page, api or websocket")
     provider = models.CharField(max_length=100, blank=True)
@@ -103,14 +105,16 @@ class Message(models.Model):
 
     public_id = models.CharField(max_length=200, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="messages")
-    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
+    )
     run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="messages")
     role = models.CharField(max_length=20, choices=Role.choices)
     parts = models.JSONField(default=list)
     text = models.TextField(blank=True, help_text="The text parts, joined: for search.")
-    finish_reason = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001 (null: the stream broke off)
+    finish_reason = models.CharField(max_length=20, null=True, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
-    client_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 (null: nobody brought one)
+    client_id = models.CharField(max_length=200, null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
@@ -182,7 +186,9 @@ class ApiKey(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_keys")
     label = models.CharField(max_length=100, blank=True)
     digest = models.CharField(max_length=64, unique=True, editable=False)
-    hint = models.CharField(max_length=12, editable=False, help_text="How the key begins, to tell it from others.")
+    hint = models.CharField(
+        max_length=12, editable=False, help_text="How the key begins, to tell it from others."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -219,12 +219,13 @@ class Recorder:
     async def _keep(self, batch: Batch) -> None:
         for pause in (*RETRY_AFTER, None):
             try:
-                return await db.write(store.keep, batch)
+                await db.write(store.keep, batch)
+                return
             except (OperationalError, InterfaceError):
                 if pause is None:
                     raise
                 log.warning("run %s: the database could not be written; trying again", self.live.run_id)
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)
 
 
 def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
@@ -238,6 +239,10 @@ def _ended(view: RunView, event: Event) -> RunView:
     for entry in event.usage:
         usage = usage + entry.usage
     return replace(
-        view, state=ending.state, stop_reason=ending.stop_reason, error=ending.error, error_code=ending.error_code,
+        view,
+        state=ending.state,
+        stop_reason=ending.stop_reason,
+        error=ending.error,
+        error_code=ending.error_code,
         usage=usage,
     )

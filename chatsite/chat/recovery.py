@@ -74,7 +74,12 @@ def close_lost_runs() -> int:
 
 def close_run(run_pk: int, *, code: str, message: str) -> bool:
     """Give a run that nobody works on any more its end. False when it has one. Caller holds the transaction."""
-    run = Run.objects.select_for_update().select_related("thread").filter(pk=run_pk, state__in=Run.ACTIVE).first()
+    run = (
+        Run.objects.select_for_update()
+        .select_related("thread")
+        .filter(pk=run_pk, state__in=Run.ACTIVE)
+        .first()
+    )
     if run is None:
         return False
     segment = store.load_state(run.thread).segments[-1]
@@ -103,7 +108,8 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             events=(*results, RunError(message=message, code=code)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=tuple(
-                _closed(calls[result.tool_call_id], result, claimed.get(result.tool_call_id)) for result in results
+                _closed(calls[result.tool_call_id], result, claimed.get(result.tool_call_id))
+                for result in results
             ),
             turns=run.turns,
         )

@@ -58,7 +58,9 @@ def start(begun: Begun, user: Any) -> None:
     work = Running(run.pk, thread.pk, AbortSignal(), channel_of(thread.pk))
     _running[run.pk] = work
     loop = asyncio.get_running_loop()
-    work.task = loop.create_task(_work(work, run, user), name=f"run {run.public_id}", context=contextvars.Context())
+    work.task = loop.create_task(
+        _work(work, run, user), name=f"run {run.public_id}", context=contextvars.Context()
+    )
     work.task.add_done_callback(lambda _: _running.pop(run.pk, None))
 
 
@@ -137,5 +139,3 @@ def _opening(run_pk: int) -> tuple[Thread, ThreadState, tuple[Message, ...]]:
     last = state.segments[-1]
     before = ThreadState(state.thread_id, state.title, state.segments[:-1])
     return run.thread, before, last.messages
-
-

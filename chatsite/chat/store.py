@@ -78,7 +78,9 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
         groups.append((last.pk, []))
 
     if until is not None:
-        places = [place for place, (pk, _) in enumerate(groups) if pk in runs and runs[pk].public_id == until.run_id]
+        places = [
+            place for place, (pk, _) in enumerate(groups) if pk in runs and runs[pk].public_id == until.run_id
+        ]
         if not places:
             return ThreadState(thread.public_id, thread.title)
         groups = groups[: places[-1] + 1]
@@ -125,7 +127,10 @@ def events_after(run_pk: int, number: int, up_to: int | None = None) -> list[tup
     """The kept events of a run behind `number`, each with its own number."""
     rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")
     return [
-        (at, event) for row in rows for at, event in _unpack(row) if at > number and (up_to is None or at <= up_to)
+        (at, event)
+        for row in rows
+        for at, event in _unpack(row)
+        if at > number and (up_to is None or at <= up_to)
     ]
 
 
@@ -201,7 +206,9 @@ def _replay(
     earlier = tuple(message for segment in before for message in segment.messages)
     folded = reduce(apply, (event for _, event in events), Transcript(earlier + asked))
     over = bool(events) and isinstance(events[-1][1], Terminal)
-    view = view_of(run) if over else replace(view_of(run), state=State.RUNNING, stop_reason="", duration_ms=None)
+    view = (
+        view_of(run) if over else replace(view_of(run), state=State.RUNNING, stop_reason="", duration_ms=None)
+    )
     return Segment(view, folded.messages[len(earlier) :]), events[-1][0] if events else 0
 
 
@@ -270,7 +277,9 @@ def _append_messages(batch: Batch) -> None:
     thread = Thread.objects.only("pk", "head_id").get(pk=batch.thread_pk)
     head = thread.head_id
     for message in batch.messages:
-        row = row_of(message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at)
+        row = row_of(
+            message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at
+        )
         row.save(force_insert=True)
         head = row.pk
     Thread.objects.filter(pk=batch.thread_pk).update(head_id=head, updated_at=batch.at)
@@ -296,7 +305,15 @@ def _write_calls(batch: Batch) -> None:
         ],
         update_conflicts=True,
         unique_fields=["run", "call_id"],
-        update_fields=["state", "arguments", "result", "error_code", "claimed_at", "finished_at", "duration_ms"],
+        update_fields=[
+            "state",
+            "arguments",
+            "result",
+            "error_code",
+            "claimed_at",
+            "finished_at",
+            "duration_ms",
+        ],
     )
 
 
@@ -331,7 +348,9 @@ def ending_of(event: RunFinished | RunError) -> Ending:
     """How a run's terminal event stands in its row."""
     if isinstance(event, RunError):
         code = event.code or "internal_error"
-        return Ending(State.LOST if code == "lost" else State.FAILED, code, error=event.message, error_code=code)
+        return Ending(
+            State.LOST if code == "lost" else State.FAILED, code, error=event.message, error_code=code
+        )
     finish_reason = event.finish_reason or ""
     if isinstance(event.outcome, Cancelled):
         return Ending(State.CANCELLED, event.stop_reason, finish_reason)
@@ -372,6 +391,10 @@ def _entity(event: Event) -> object:
     if event.metadata is not None:
         return None
     match event:
-        case TextMessageContent(message_id=id) | ReasoningMessageContent(message_id=id) | ToolCallArgs(tool_call_id=id):
+        case (
+            TextMessageContent(message_id=id)
+            | ReasoningMessageContent(message_id=id)
+            | ToolCallArgs(tool_call_id=id)
+        ):
             return type(event), id
     return None

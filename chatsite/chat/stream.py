@@ -37,10 +37,13 @@ async def json_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[byt
     yield ALIVE
     async with aclosing(eventlog.follow_events(thread, after)) as batches:
         async for heard in batches:
-            yield b"".join(
-                encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
-                for number, event in heard.events
-            ) or ALIVE
+            yield (
+                b"".join(
+                    encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
+                    for number, event in heard.events
+                )
+                or ALIVE
+            )
 
 
 async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:

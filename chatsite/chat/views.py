@@ -12,7 +12,13 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+    StreamingHttpResponse,
+)
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
@@ -158,7 +164,9 @@ async def _page(
         "state": state,
         "transcript_html": render_transcript(state),
         "threads": await db.read(_threads_of, request.person.pk),
-        "models": [{"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices],
+        "models": [
+            {"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices
+        ],
         "model": model,
         "demo": model == DEMO,
         "problems": catalog.problems,
@@ -190,5 +198,3 @@ def _threads_of(user_pk: int) -> list[dict[str, Any]]:
 
 def _by_htmx(request: HttpRequest) -> bool:
     return request.headers.get("HX-Request") == "true"
-
-

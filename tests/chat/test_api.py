@@ -80,7 +80,11 @@ async def test_a_run_comes_as_ag_ui_events_that_the_validators_take(http, key, p
         (120, 129, "demo")
     ]
     result = next(event for event in events if event["type"] == "TOOL_CALL_RESULT")
-    assert json.loads(result["content"]) == {"city": "San Francisco", "temperature": 62, "conditions": "cloudy"}
+    assert json.loads(result["content"]) == {
+        "city": "San Francisco",
+        "temperature": 62,
+        "conditions": "cloudy",
+    }
     assert result["role"] == "tool"
 
 
@@ -145,7 +149,10 @@ async def test_a_known_user_message_is_answered_anew(http, key, plays, settled):
     await settled()
     assert [message.text for message in provider.requests[-1].transcript] == ["First"]
     restored = (await http.get("/api/chat?threadId=T1", headers={"x-api-key": key})).json()
-    assert [message["parts"][0]["content"] for message in restored["messages"]] == ["First", "Another answer."]
+    assert [message["parts"][0]["content"] for message in restored["messages"]] == [
+        "First",
+        "Another answer.",
+    ]
 
 
 async def test_a_known_run_id_is_replayed_and_never_a_second_run(http, key, plays, settled):
@@ -184,7 +191,9 @@ async def test_a_revoked_key_and_a_deactivated_users_key_are_401(http, key, pers
 
 async def test_keys_are_kept_hashed(key):
     row = await db.read(ApiKey.objects.get)
-    assert key not in json.dumps({field.attname: str(getattr(row, field.attname)) for field in row._meta.fields})
+    assert key not in json.dumps(
+        {field.attname: str(getattr(row, field.attname)) for field in row._meta.fields}
+    )
 
 
 async def test_another_users_thread_is_404_by_every_method(http, key, stranger, plays, settled):
@@ -331,7 +340,12 @@ async def test_tanstacks_body_runs_too(http, key, plays, settled):
     sent = body() | {
         "data": {},
         "messages": [
-            {"id": "msg-1", "role": "user", "content": "Hello", "metadata": {"tanstack": {"createdAt": "2026-01-01"}}}
+            {
+                "id": "msg-1",
+                "role": "user",
+                "content": "Hello",
+                "metadata": {"tanstack": {"createdAt": "2026-01-01"}},
+            }
         ],
     }
     response = await post(http, key, sent, **{"X-Run-Id": "r1"})

@@ -114,7 +114,9 @@ async def test_another_users_thread_and_an_unknown_one_are_404_at_every_door(
         assert response.status_code == 404
 
 
-async def test_the_stream_brings_the_events_with_cursors_and_goes_on_with_the_next_run(person, page, plays, settled):
+async def test_the_stream_brings_the_events_with_cursors_and_goes_on_with_the_next_run(
+    person, page, plays, settled
+):
     plays(*WEATHER, Turn("Second."))
     done = await begin(person)
     await settled()
@@ -139,7 +141,10 @@ async def test_the_stream_continues_behind_a_cursor_by_query_and_by_header(perso
     await settled()
     cursor = f"{done.run.public_id}:{len(all_of_it) - 2}"
     url = f"/threads/{done.thread.public_id}/events"
-    for response in (await page.get(f"{url}?after={cursor}"), await page.get(url, headers={"Last-Event-ID": cursor})):
+    for response in (
+        await page.get(f"{url}?after={cursor}"),
+        await page.get(url, headers={"Last-Event-ID": cursor}),
+    ):
         text = await chunks_until(response, lambda text: '"RUN_FINISHED"' in text)
         assert len(frames(text)) == 2
 
@@ -196,7 +201,9 @@ async def test_a_socket_takes_commands_and_brings_the_same_events(person, key, p
     await settled()
     communicator = socket(done.thread.public_id, by_key(key), after=f"{done.run.public_id}:{len(first)}")
     assert (await communicator.connect())[0]
-    await communicator.send_to(text_data=json.dumps({"type": "send", "text": "Weather?", "clientId": "m9", "id": 1}))
+    await communicator.send_to(
+        text_data=json.dumps({"type": "send", "text": "Weather?", "clientId": "m9", "id": 1})
+    )
     seen = await received(communicator, "RUN_FINISHED")
     answers = [frame for frame in seen if frame.get("type") == "done"]
     assert answers[0]["id"] == 1
@@ -249,7 +256,9 @@ async def test_a_bad_frame_gets_words_and_the_socket_stays(person, key, plays, s
     await communicator.disconnect()
 
 
-async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_reason(person, stranger, plays, settled):
+async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_reason(
+    person, stranger, plays, settled
+):
     from chatsite.chat.access import new_api_key
 
     plays(Turn("Hi."))

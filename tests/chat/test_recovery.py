@@ -31,7 +31,9 @@ async def killed_in_mid_answer(person, plays, *turns) -> object:
     await asyncio.sleep(0.3)  # what was told is kept within 250 ms; the kill comes behind that
     work.task.cancel()
     await asyncio.gather(work.task, return_exceptions=True)
-    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x"))
+    await db.write(
+        lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x")
+    )
     return done
 
 
@@ -69,7 +71,9 @@ async def test_a_claimed_call_of_a_dead_process_has_one_result_outcome_unknown(p
     done = await killed_in_mid_answer(
         person, plays, Turn(calls=[("c1", "get_weather", {"city": "Oslo"})]), Turn("Half, and the rest.")
     )
-    await db.write(lambda: RunEvent.objects.filter(run=done.run, number__gt=first_result(done.run) - 1).delete())
+    await db.write(
+        lambda: RunEvent.objects.filter(run=done.run, number__gt=first_result(done.run) - 1).delete()
+    )
     await db.write(lambda: done.run.messages.filter(role="tool").delete())
     await db.write(lambda: ToolCall.objects.update(state="claimed", result="", finished_at=None))
     await db.write(recovery.close_lost_runs)
@@ -125,8 +129,11 @@ async def test_a_reader_here_hears_of_a_run_of_another_process(person, plays, se
     rounds.begin()
     heard = eventlog.follow_states(done.thread)
     assert (await anext(heard)).active_run is None
-    await db.write(lambda: Run.objects.create(thread=done.thread, state="running", owner="elsewhere/1:1:x",
-                                              heartbeat_at=timezone.now()))
+    await db.write(
+        lambda: Run.objects.create(
+            thread=done.thread, state="running", owner="elsewhere/1:1:x", heartbeat_at=timezone.now()
+        )
+    )
     async with asyncio.timeout(5):
         assert (await anext(heard)).active_run is not None
     await heard.aclose()
@@ -166,7 +173,9 @@ async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays,
     assert (await transcript_of(done.thread))[-1].text == "All is kept."
 
 
-async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(person, plays, settled, monkeypatch):
+async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(
+    person, plays, settled, monkeypatch
+):
     from django.db import OperationalError
 
     from chatsite.chat import recorder

@@ -20,7 +20,9 @@ from tests.chat.conftest import row_of, until
 
 WEATHER = [
     Turn(calls=[("c1", "get_weather", {"city": "San Francisco"})]),
-    Turn("Let me think. ", calls=[("c2", "get_clothing_advice", {"temperature": 62, "conditions": "cloudy"})]),
+    Turn(
+        "Let me think. ", calls=[("c2", "get_clothing_advice", {"temperature": 62, "conditions": "cloudy"})]
+    ),
     Turn("It is 62 degrees and cloudy: wear a light jacket.", delta_size=4),
 ]
 
@@ -49,7 +51,14 @@ async def test_what_was_told_is_what_is_kept_and_what_the_model_reads_next(perso
 
     kept = await transcript_of(done.thread)
     assert reduce(apply, events, Transcript()) == kept
-    assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert [message.role for message in kept] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
     await commands.perform(person, done.thread.public_id, Send(text="Sure?"), door="page")
     await settled()
@@ -179,7 +188,9 @@ async def test_the_same_send_twice_makes_one_message_and_one_run(person, plays, 
     assert await db.read(lambda: Message.objects.filter(role="user").count()) == 2
 
 
-async def test_a_second_message_while_a_run_is_active_is_refused_in_words_and_not_kept(person, plays, settled):
+async def test_a_second_message_while_a_run_is_active_is_refused_in_words_and_not_kept(
+    person, plays, settled
+):
     gate = asyncio.Event()
     plays(Turn("Hello there.", gate=gate))
     done = await begin(person)
@@ -205,7 +216,10 @@ async def test_a_provider_that_fails_leaves_the_message_and_offers_retry(person,
     await commands.perform(person, done.thread.public_id, Retry(), door="page")
     await settled()
     kept = await transcript_of(done.thread)
-    assert [(message.role, message.text) for message in kept] == [("user", "Hello?"), ("assistant", "Now it works.")]
+    assert [(message.role, message.text) for message in kept] == [
+        ("user", "Hello?"),
+        ("assistant", "Now it works."),
+    ]
 
 
 async def test_retry_leaves_the_first_answer_in_the_rows_as_a_sibling(person, plays, settled):
@@ -216,7 +230,9 @@ async def test_retry_leaves_the_first_answer_in_the_rows_as_a_sibling(person, pl
     await settled()
     assert [message.text for message in await transcript_of(done.thread)] == ["Hello?", "Second."]
     assert [message.text for message in provider.requests[-1].transcript] == ["Hello?"]
-    siblings = await db.read(lambda: list(Message.objects.filter(role="assistant").values_list("parent", "text")))
+    siblings = await db.read(
+        lambda: list(Message.objects.filter(role="assistant").values_list("parent", "text"))
+    )
     assert len({parent for parent, _ in siblings}) == 1
     assert {text for _, text in siblings} == {"First.", "Second."}
 
@@ -237,7 +253,9 @@ async def test_retry_in_an_empty_thread_says_so(person, plays):
         ("a\ud800b", Invalid, "surrogate"),
     ],
 )
-async def test_what_cannot_be_sent_is_refused_in_words_and_makes_no_thread(person, plays, text, problem, words):
+async def test_what_cannot_be_sent_is_refused_in_words_and_makes_no_thread(
+    person, plays, text, problem, words
+):
     with pytest.raises(problem, match=words):
         await begin(person, text)
     assert await db.read(Thread.objects.count) == 0

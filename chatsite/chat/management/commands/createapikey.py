@@ -25,7 +25,9 @@ class Command(BaseCommand):
         try:
             person = people.objects.get_by_natural_key(user)
         except people.DoesNotExist:
-            raise CommandError(f"There is no user {user!r}. Make one first: manage.py createsuperuser") from None
+            raise CommandError(
+                f"There is no user {user!r}. Make one first: manage.py createsuperuser"
+            ) from None
         if key and not access.sane_id(key):
             raise CommandError("--key must be 1 to 200 printable characters, without blanks at its ends.")
         try:
