@@ -44,6 +44,7 @@ from agent.steps import (
     RunTools,
     Step,
     Wait,
+    behind_words,
     close_old_calls,
     closing_answers,
     limited,
@@ -104,6 +105,7 @@ class AgentRun:
         self._ended_by: Finish | Wait = Finish("stop")
         self._leave: CallModel | Finish | None = None
         self._last_words = ""
+        self._silent: Turn | None = None  # the last turn, if it said nothing
         self._call_ids: set[str] | None = None
 
     async def events(self, input: Sequence[Message] = ()) -> AsyncGenerator[Event, None]:
@@ -156,7 +158,11 @@ class AgentRun:
     def _next_step(self) -> Step:
         if self._last_words:
             return Finish(self._last_words)
-        step = next_step(self.transcript, self.agent.registry)
+        step: Step
+        if self._silent is not None:
+            step = behind_words(self._silent.finish_reason, self._silent.paused)
+        else:
+            step = next_step(self.transcript, self.agent.registry)
         if isinstance(step, CallModel) and self._tally.turns:
             step, self._leave = self._leave or self._ask_leave(self.transcript), None
         if isinstance(step, CallModel):
@@ -204,6 +210,8 @@ class AgentRun:
             yield ended
             raise
         yield shown
+        spoke = any(message.id == turn.message_id for message in self.transcript.live)
+        self._silent = None if spoke else turn
 
     async def _listen(self, turn: Turn, request: TurnRequest) -> AsyncGenerator[Event, None]:
         stream = self.agent.provider.stream(request)

@@ -2,7 +2,7 @@
 
 a string                          as it is
 a non-empty list of parts         as it is (text, images, files)
-everything else                   JSON: None is `null`, a NaN is `"NaN"`, bytes are text or base64
+everything else                   JSON: None is `null`, a NaN is `"NaN"`, bytes are text or base64 (URL alphabet)
 an error                          `{"error": message}`, and a code beside it
 """
 

@@ -26,6 +26,7 @@ transcript. So a restart, a closed laptop and a week-old question are one case.
     results of every call      stop, content_filter                   Finish with that reason
                                tool_calls, length, broken off         CallModel
 
+A turn that said nothing leaves no message, so the transcript does not show it: see `behind_words`.
 CallModel behind the first turn needs the strategy's leave: see `limited`.
 
 Approvals are not built yet. Their place: a call that needs one and has no resolution waits; with one it runs,
@@ -132,9 +133,14 @@ def next_step(transcript: Transcript, tools: ToolRegistry, resolutions: Resoluti
         return _settle(calls, turn, tools)
     if transcript[-1].role == "tool":
         return Finish(turn.finish_reason) if turn.finish_reason in ("stop", "content_filter") else CallModel()
-    if turn.paused or turn.finish_reason is None:
+    return behind_words(turn.finish_reason, turn.paused)
+
+
+def behind_words(reason: FinishReason | None, paused: bool) -> CallModel | Finish:
+    """What comes behind a turn without calls, also when it said nothing and so left no message."""
+    if paused or reason is None:
         return CallModel()
-    return Finish("no_calls" if turn.finish_reason == "tool_calls" else turn.finish_reason)
+    return Finish("no_calls" if reason == "tool_calls" else reason)
 
 
 def last_turn(transcript: Transcript) -> Message | None:

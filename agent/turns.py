@@ -52,6 +52,10 @@ class Turn:
         reason = self.end.finish_reason if self.end is not None else None
         return "stop" if reason == "tool_calls" and not self._may_call else reason
 
+    @property
+    def paused(self) -> bool:
+        return self.end is not None and self.end.paused
+
     def hear(self, event: Any) -> Event | None:
         """What to tell of it; None for nothing."""
         if self.end is not None:
@@ -74,8 +78,13 @@ class Turn:
             self._ids[raw] = self._own_id(raw)
             self.calls += not event.provider_executed
         id = self._ids.get(raw)
-        if id == raw or id is None:
-            return event if id is not None else None
+        if id is None:
+            return None
+        if kind is events.ToolCallStart:
+            in_place = id == raw and event.parent_message_id == self.message_id
+            return event if in_place else replace(event, tool_call_id=id, parent_message_id=self.message_id)
+        if id == raw:
+            return event
         # Written out for what there may be many thousands of: `replace` takes several times as long.
         if kind is events.ToolCallArgs and event.metadata is None:
             return events.ToolCallArgs(tool_call_id=id, delta=event.delta)
@@ -101,5 +110,5 @@ class Turn:
 
     def check(self) -> None:
         """Raises BadStream when the turn just stopped, without a word of how it ended."""
-        if self.end is None or (self.end.finish_reason is None and not self.end.paused):
+        if self.end is None or (self.end.finish_reason is None and not self.paused):
             raise BadStream(BROKE_OFF)
