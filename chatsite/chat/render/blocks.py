@@ -29,8 +29,10 @@ LONG_TAIL = 8_000
 """Characters up to which an open tail is rendered whole at each step."""
 
 _MARKER = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?=[ \t]|$)")
+_INTERRUPTS = re.compile(r"(?:[-+*]|1[.)])[ \t]+\S")
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
+_NO_TEXT = re.compile(r">|([-*_])[ \t]*(?:\1[ \t]*){2,}$|-+[ \t]*$")
 
 
 def tidy(text: str) -> str:
@@ -60,6 +62,10 @@ class Cutter:
     items: list[int] = field(default_factory=list)
     """The columns at which the content of the open list items begins, outermost first."""
     after_blank: bool = False
+    in_paragraph: bool = False
+    """The last line was running text, so that a lazy line may go on with it."""
+    in_empty_item: bool = False
+    """The last line was a list marker alone; a blank line behind it ends the item."""
 
     def scan(self, text: str) -> list[int]:
         """The ends of the blocks that settled since the last call."""
@@ -82,32 +88,39 @@ class Cutter:
     def _line(self, line: str, at: int, end: int) -> None:
         bare = line.lstrip(" \t")
         if not bare:
-            self.after_blank = self.after_blank or self.fence is None
+            if self.fence is None:
+                if self.in_empty_item and not self.after_blank:
+                    self.items.pop()
+                self.after_blank = True
             return
         column = len(line[: len(line) - len(bare)].expandtabs(4))
         if self.fence is not None:
             if column >= self.fence.column:
-                if self.fence.closed_by(line):
+                if column < self.fence.column + 4 and self.fence.closed_by(line):
                     self._close_fence(end)
                 return
             self.fence = None  # its list item ended, and the fence with it
+            self.in_paragraph = False
         self._open_line(bare, column, at)
         self.after_blank = False
 
     def _close_fence(self, end: int) -> None:
         at_top = self.open_fence is not None
         self.fence = None
-        self.after_blank = False
+        self.after_blank = self.in_paragraph = False
         if at_top:
             self._cut(end)
 
     def _open_line(self, bare: str, column: int, at: int) -> None:
-        was_list = bool(self.items)
+        was_list = bool(self.items or self.in_empty_item)
         marker = _MARKER.match(bare)
+        if self.in_paragraph and not (was_list or self.after_blank) and not _INTERRUPTS.match(bare):
+            marker = None
         fence = _FENCE.match(bare)
         breaks = bool(fence or _HEADING.match(bare))
-        if self.after_blank or marker or breaks:
-            # Otherwise it may be a lazy line of the paragraph in the item, which does not end it.
+        ends_paragraph = bool(marker or breaks or _NO_TEXT.match(bare))
+        if self.after_blank or ends_paragraph or not self.in_paragraph:
+            # Otherwise it is a lazy line of the paragraph in the item, which does not end it.
             while self.items and column < self.items[-1]:
                 self.items.pop()
         top = not self.items
@@ -121,6 +134,10 @@ class Cutter:
             bare = rest.lstrip(" \t")
             marker = _MARKER.match(bare)
             fence = _FENCE.match(bare)
+            ends_paragraph = bool(fence or _HEADING.match(bare) or not bare)
+        is_code = column >= (self.items[-1] if self.items else 0) + 4 and not self.in_paragraph
+        self.in_paragraph = not (ends_paragraph or is_code)
+        self.in_empty_item = not bare
         base = self.items[-1] if self.items else 0
         if fence and base <= column < base + 4:
             self.fence = _Fence(fence[1], base)

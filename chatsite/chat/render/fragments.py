@@ -366,10 +366,10 @@ class _Writer:
             case ToolCallPart():
                 pieces = _call_pieces(part_id, part, context, _call_number(shown.message, place))
                 shown.pieces.update(pieces)
-                head, arguments, result = pieces.values()
+                brief, head, arguments, result = pieces.values()
                 name = f"<b hx-ignore>{escape(words.plain(part.name))}</b>"
                 return (
-                    f"<details id={part_id} class=call><summary>{name}{head}</summary>"
+                    f"<details id={part_id} class=call><summary>{name}{brief}{head}</summary>"
                     f"{arguments}{result}</details>"
                 )
             case ImagePart() | FilePart():
@@ -497,7 +497,8 @@ def _call_pieces(id: str, call: ToolCallPart, context: _Context, number: int) ->
         arguments, more = pretty(call.arguments), words.duration(result.duration_ms if result else None)
     shown = f"<h4>Arguments</h4>{_code(arguments)}" if arguments.strip() else ""
     return {
-        f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{more}</small></span>',
+        f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
+        f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
         f"{id}a": f"<div id={id}a hx-ignore>{shown}</div>",
         f"{id}r": f"<div id={id}r hx-ignore>{_result(result)}</div>",
     }
@@ -536,6 +537,17 @@ def _error_message(content: str) -> str:
         return content[:MAX_SHOWN]
     message = value.get("error") if isinstance(value, dict) else None
     return message[:MAX_SHOWN] if isinstance(message, str) else content[:MAX_SHOWN]
+
+
+def _brief(arguments: str) -> str:
+    """The arguments in half a line, for the folded card: the plain values of an object."""
+    try:
+        value = json.loads(arguments) if 0 < len(arguments) < 4_000 else None
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    return words.plain(", ".join(str(each) for each in value.values() if isinstance(each, str | int | float)))
 
 
 @lru_cache(maxsize=1024)

@@ -137,6 +137,8 @@ def duration(ms: int | None) -> str:
     """`12 ms`, `1.4 s`, `2 min 5 s`; "" when nobody measured."""
     if ms is None:
         return ""
+    if ms < 1:
+        return "< 1 ms"
     if ms < 1000:
         return f"{ms} ms"
     if ms < 60_000:
