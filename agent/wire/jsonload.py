@@ -23,7 +23,7 @@ class NotJson(ValueError):
 def load(text: str | bytes) -> Any:
     try:
         return from_json(text)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: text that holds half a pair itself
         pass
     try:
         return _mend(json.loads(text))
