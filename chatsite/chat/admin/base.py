@@ -1,0 +1,137 @@
+"""What all lists and detail pages of the chat have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+USERNAME = get_user_model().USERNAME_FIELD
+NOTHING = "–"
+MAX_SHOWN = 100_000
+"""Characters of one value that a page shows; how many more there are is said."""
+
+Link = tuple[str, str]
+"""Text and address."""
+
+
+class Listing(ChangeList):
+    """A list that leaves long columns in the database, and asks once for what a whole page needs besides."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        rows = super().get_queryset(request, exclude_parameters)
+        return rows.defer(*self.model_admin.heavy).annotate(**self.model_admin.list_annotations)
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        self.model_admin.complete(self.result_list)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Shows rows to whoever may view them."""
+
+    actions: Any = None
+    fields: Sequence[str] = ()
+    list_per_page = 50
+    list_max_show_all = 50
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    ordering = ("-pk",)
+    sortable_by: Sequence[str] = ()
+
+    heavy: Sequence[str] = ()
+    """Columns a list does not read."""
+    list_annotations: dict[str, Any] = {}
+    """Columns only a list reads."""
+    link_lookups: frozenset[str] = frozenset()
+    """Lookups through a relation that links to this list use."""
+
+    class Media:
+        css = {"all": ["chat/admin.css"]}
+
+    def complete(self, rows: list[Any]) -> None:
+        """Give the rows of one page of the list what its columns need besides."""
+
+    def links(self, row: Any) -> Sequence[Link]:
+        """Where the detail page of the row leads."""
+        return ()
+
+    def require_view(self, request: HttpRequest) -> None:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Sequence[str]:
+        return self.fields
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return Listing
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        return lookup in self.link_lookups or super().lookup_allowed(lookup, value, request)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **kwargs: Any) -> Any:
+        row = kwargs.get("obj")
+        context["links"] = self.links(row) if row is not None else ()
+        return super().render_change_form(request, context, **kwargs)
+
+
+def list_url(model: type[Model], **lookups: Any) -> str:
+    """The list of a model, narrowed down."""
+    address = reverse(f"admin:chat_{model._meta.model_name}_changelist")
+    return f"{address}?{urlencode(lookups)}" if lookups else address
+
+
+def row_url(row: Model) -> str:
+    return reverse(f"admin:chat_{row._meta.model_name}_change", args=[row.pk])
+
+
+def link_to(text: object, address: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', address, text)
+
+
+def as_text(text: str) -> SafeString | str:
+    """Text as it is, in lines of its own."""
+    return format_html('<pre class="loom-value">{}</pre>', _shortened(text)) if text else NOTHING
+
+
+def as_json(value: Any) -> SafeString | str:
+    """A JSON value set out in lines."""
+    return as_text(pretty_json(value)) if value not in (None, "", [], {}) else NOTHING
+
+
+def as_json_text(text: str) -> SafeString | str:
+    """The same for text that may or may not be JSON."""
+    try:
+        return as_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return as_text(text)
+
+
+def pretty_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _shortened(text: str) -> str:
+    more = len(text) - MAX_SHOWN
+    return text if more <= 0 else f"{text[:MAX_SHOWN]}\n… and {more:,} characters more"
