@@ -16,6 +16,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from agent.events import Event, Terminal
 from agent.messages import Transcript
@@ -39,8 +40,8 @@ class LiveRun:
         self.shown = 0
         self.transcript = transcript
         self._earlier = sum(len(segment.messages) for segment in base.segments)
-        self._shown_transcript = transcript
-        self._view = view
+        self._first_transcript = self._shown_transcript = transcript
+        self._first_view = self._view = view
 
     @property
     def run_id(self) -> str:
@@ -65,12 +66,20 @@ class LiveRun:
         return list(enumerate(self.events[after : self.shown], start=after + 1))
 
     def state(self) -> ThreadState:
-        messages = self._shown_transcript.messages[self._earlier :]
-        return replace(
-            self.base,
-            segments=(*self.base.segments, Segment(self._view, messages)),
-            cursor=str(Cursor(self.run_id, self.shown)),
-        )
+        return self._state(self._shown_transcript, self._view, self.shown)
+
+    def state_at(self, number: int) -> ThreadState | None:
+        """What a reader saw who has read up to `number`; None when that is more than was told here."""
+        if number > self.shown:
+            return None
+        transcript = reduce(apply, self.events[:number], self._first_transcript)
+        over = number > 0 and isinstance(self.events[number - 1], Terminal)
+        return self._state(transcript, self._view if over else self._first_view, number)
+
+    def _state(self, transcript: Transcript, view: RunView, number: int) -> ThreadState:
+        segment = Segment(view, transcript.messages[self._earlier :])
+        cursor = str(Cursor(self.run_id, number))
+        return replace(self.base, segments=(*self.base.segments, segment), cursor=cursor)
 
 
 class Channel:
@@ -206,14 +215,25 @@ async def follow_states(thread: Thread) -> AsyncIterator[ThreadState | None]:
 
 
 async def state_now(channel: Channel, thread: Thread) -> ThreadState:
-    """From memory while a run of this process is at work, else from the rows."""
-    if channel.active is not None:
-        return channel.active.state()
+    """From memory while the newest run is one of this process, else from the rows."""
+    if channel.live is not None:
+        return channel.live.state()
     return await db.read(_fresh_state, thread.pk)
 
 
-def _fresh_state(thread_pk: int) -> ThreadState:
-    return store.load_state(Thread.objects.get(pk=thread_pk))
+async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadState | None:
+    """What a reader saw who has read up to `cursor`; None when nobody here can tell.
+
+    A run of this process knows it even before its log is kept.
+    """
+    if channel.live is not None and channel.live.run_id == cursor.run_id:
+        return channel.live.state_at(cursor.number)
+    state = await db.read(_fresh_state, thread.pk, cursor)
+    return state if state.cursor == str(cursor) else None
+
+
+def _fresh_state(thread_pk: int, until: Cursor | None = None) -> ThreadState:
+    return store.load_state(Thread.objects.get(pk=thread_pk), until)
 
 
 def _is_active(run_pk: int) -> bool:

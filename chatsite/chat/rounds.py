@@ -66,7 +66,10 @@ async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tupl
     now = await db.read(_news_of, list(waiting))
     for thread_pk, news in now.items():
         if seen.get(thread_pk) != news:
-            waiting[thread_pk].tell()
+            channel = waiting[thread_pk]
+            if channel.live is not None and channel.live.run_pk != news[0]:
+                channel.live = None  # the thread went on elsewhere
+            channel.tell()
     return now
 
 

@@ -15,7 +15,7 @@ from contextlib import aclosing
 
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
-from chatsite.chat import db, eventlog, store
+from chatsite.chat import eventlog
 from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_full
 from chatsite.chat.state import ThreadState
@@ -48,8 +48,9 @@ async def json_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[byt
 
 async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
     yield ALIVE
-    before = await db.read(store.load_state, thread, after) if after is not None else None
-    writer = FragmentWriter(before) if before is not None and before.cursor else None
+    channel = eventlog.channel_of(thread.pk)
+    before = await eventlog.state_at(channel, thread, after) if after is not None else None
+    writer = FragmentWriter(before) if before is not None else None
     told_at = 0.0
     async with aclosing(eventlog.follow_states(thread)) as states:
         async for state in states:
