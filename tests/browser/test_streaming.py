@@ -1,0 +1,222 @@
+"""Reload, second tab, Stop, a lost connection, a hidden tab: the same text, no word twice, no word missing."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from agent.providers.demo_texts import SLOW
+from tests.browser.chat import Chat, words_of
+from tests.browser.conftest import OpenChat
+from tests.server import Person, Server
+from tests.standin import Say, StandIn
+
+ANSWER = SLOW.replace("**", "")
+# About three seconds: long enough to do things meanwhile.
+SLOWLY = Say(ANSWER, pieces=12, delay=0.016)
+
+NETWORK_LOST = "ERR_INTERNET_DISCONNECTED|htmx:sse:error: Failed to fetch"
+
+
+@pytest.fixture
+def streaming(chat: Chat, standin: StandIn) -> Chat:
+    """A page in the middle of an answer."""
+    standin.play(SLOWLY)
+    chat.ask("Tell me slowly", model="stand-in")
+    chat.grown(100)
+    return chat
+
+
+def expect_whole(chat: Chat) -> None:
+    """Every word of the answer, once, in order; and the same when the page is loaded anew."""
+    chat.expect_settled()
+    assert words_of(chat.answer_text()) == words_of(ANSWER)
+    shown = chat.transcript()
+    chat.page.reload()
+    assert chat.transcript() == shown
+
+
+def test_a_reload_in_mid_answer_goes_on_where_it_was(streaming: Chat):
+    for _ in range(3):
+        before = words_of(streaming.answer_text())[:-1]
+        streaming.page.reload()
+        length = streaming.grown()
+        assert words_of(streaming.answer_text())[: len(before)] == before
+        streaming.active()
+        streaming.grown(length)
+    expect_whole(streaming)
+
+
+def test_two_tabs_show_the_same(streaming: Chat, open_chat: OpenChat):
+    other = open_chat(streaming.path)
+    other.grown(200)
+    other.active()
+    expect_whole(streaming)
+    expect_whole(other)
+    assert other.transcript() == streaming.transcript()
+
+
+def test_what_one_tab_sends_the_other_shows(chat: Chat, open_chat: OpenChat):
+    chat.ask("help").done()
+    other = open_chat(chat.path)
+    chat.ask("parallel")
+    expect(other.last.locator(".user")).to_contain_text("parallel")
+    expect(other.runs).to_have_count(2)
+    other.done()
+    other.ask("And what in Oslo? The weather, please.").done()
+    expect(chat.runs).to_have_count(3)
+    chat.done()
+    assert chat.transcript() == other.transcript()
+
+
+def test_stop_in_one_tab_ends_both(streaming: Chat, open_chat: OpenChat):
+    other = open_chat(streaming.path)
+    other.grown(150)
+    other.stop_button.click()
+    for each in (other, streaming):
+        each.done()
+        expect(each.said).to_contain_text("Stopped by you")
+        each.expect_settled()
+    assert streaming.transcript() == other.transcript()
+
+
+def test_stop_keeps_the_text_says_so_and_the_next_message_is_taken(streaming: Chat, standin: StandIn):
+    streaming.stop_button.click()
+    streaming.done()
+    expect(streaming.said).to_have_text("Stopped by you. What was written so far is kept.")
+    kept = words_of(streaming.answer_text())
+    assert kept[:-1] == words_of(ANSWER)[: len(kept) - 1]
+    assert 5 < len(kept) < len(words_of(ANSWER))
+    assert standin.exchanges[-1].closed.wait(5), "the provider was left to talk on"
+    shown = streaming.transcript()
+    streaming.page.reload()
+    assert streaming.transcript() == shown
+    streaming.ask("And now?").done()
+    expect(streaming.answer).to_contain_text("You said: And now?")
+
+
+def test_stop_before_the_first_word(chat: Chat, standin: StandIn):
+    standin.play(Say(ANSWER, delay=60))
+    chat.ask("Anybody there?", model="stand-in")
+    chat.active()
+    chat.stop_button.click()
+    chat.done()
+    expect(chat.said).to_contain_text("Stopped by you")
+    chat.expect_settled()
+    chat.ask("Still usable?").done()
+    expect(chat.answer).to_contain_text("You said: Still usable?")
+
+
+def test_stop_by_the_keyboard_puts_the_cursor_back_into_the_message(streaming: Chat):
+    streaming.stop_button.focus()
+    streaming.page.keyboard.press("Enter")
+    streaming.done()
+    expect(streaming.text).to_be_focused()
+
+
+def test_retry_answers_a_stopped_message_anew(streaming: Chat):
+    streaming.stop_button.click()
+    streaming.done()
+    streaming.page.get_by_role("button", name="Retry").click()
+    expect(streaming.answer).to_contain_text("You said: Tell me slowly")
+    streaming.expect_settled()
+    expect(streaming.runs).to_have_count(1)
+
+
+def test_a_lost_connection_comes_back_with_no_word_twice(streaming: Chat, watch):
+    watch.allow(NETWORK_LOST)
+    shown = len(streaming.answer_text())
+    cut_streams(streaming.page)
+    streaming.page.context.set_offline(True)
+    streaming.page.wait_for_function("() => !navigator.onLine")
+    streaming.page.context.set_offline(False)
+    streaming.grown(shown)
+    expect_whole(streaming)
+
+
+def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(streaming: Chat, server, person, watch):
+    watch.allow(NETWORK_LOST)
+    cut_streams(streaming.page)
+    streaming.page.context.set_offline(True)
+    wait_for_the_end(server, person, streaming)
+    assert words_of(streaming.answer_text()) != words_of(ANSWER)
+    streaming.page.context.set_offline(False)
+    expect_whole(streaming)
+
+
+def test_a_hidden_tab_keeps_no_connection_and_catches_up_when_it_is_shown(streaming: Chat, server, person):
+    hide(streaming.page, True)
+    streaming.page.wait_for_function("() => !document.getElementById('stream')._htmx?.sse?.reader")
+    shown = streaming.answer_text()
+    wait_for_the_end(server, person, streaming)
+    assert streaming.answer_text() == shown
+    hide(streaming.page, False)
+    expect_whole(streaming)
+
+
+def test_a_page_that_was_opened_hidden_follows_once_it_is_shown(streaming: Chat, open_chat: OpenChat):
+    other = open_chat("/")
+    other.page.add_init_script("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
+    other.open(streaming.path)
+    streaming.done()
+    other.active()
+    hide(other.page, False)
+    expect_whole(other)
+
+
+def test_a_reader_who_scrolled_up_stays_there(chat: Chat, standin: StandIn):
+    standin.play(Say("\n\n".join(f"Paragraph {n}. " + "word " * 30 for n in range(1, 60)), pieces=100, delay=0.04))
+    chat.ask("long", model="stand-in")
+    chat.grown(4000)
+    chat.page.locator("#scroll").hover()
+    chat.page.mouse.wheel(0, -1200)
+    expect(chat.page.locator("#jump")).to_be_visible()
+    at = chat.page.evaluate("document.getElementById('scroll').scrollTop")
+    length = len(chat.answer_text())
+    chat.grown(length + 500)
+    assert chat.page.evaluate("document.getElementById('scroll').scrollTop") == at
+    chat.page.locator("#jump").click()
+    expect(chat.page.locator("#jump")).to_be_hidden()
+    chat.done()
+    assert chat.page.evaluate("(s => s.scrollHeight - s.scrollTop - s.clientHeight)(document.getElementById('scroll'))") < 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_the_demo_models_slow_answer_is_whole_after_many_reloads(chat: Chat):
+    chat.ask("slow")
+    length = 0
+    while length < 1200:
+        length = chat.grown(length + 100)
+        chat.page.reload()
+    chat.done(60)
+    assert words_of(chat.answer_text()) == words_of(ANSWER)
+
+
+def hide(page: Page, hidden: bool) -> None:
+    """What a browser does to a tab in the background; headless tabs are always shown."""
+    page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+            const state = hidden ? "hidden" : "visible";
+            Object.defineProperty(document, "visibilityState", {configurable: true, get: () => state});
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def cut_streams(page: Page) -> None:
+    """Going offline lets open connections live on in Chromium; a network that is lost does not."""
+    page.evaluate("() => document.getElementById('stream')._htmx.sse.reader.cancel()")
+
+
+def wait_for_the_end(server: Server, person: Person, chat: Chat) -> None:
+    """Asked of the server, not of the page."""
+    thread = chat.path.split("/")[2]
+    with server.client() as client:
+        events = client.stream("GET", f"/threads/{thread}/events", cookies={"threadloom_session": person.session})
+        with events as response:
+            for line in response.iter_lines():
+                if '"RUN_FINISHED"' in line:
+                    return
