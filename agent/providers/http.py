@@ -5,30 +5,19 @@ seen nothing, and the endpoint has charged for little.
 Rule 2: work is done per network read, not per delta: what arrives together is yielded as one delta.
 Rule 3: whoever stops listening (closes the generator, cancels the task) closes the connection at once.
 Rule 4: the key appears in the request's header and nowhere else.
-
-Transport: httpx's interface on aiohttp's connections (httpx-aiohttp). Measured with `bench/transport.py`,
-whose docstring has the table: httpx's own pool scans every connection for every request.
-
-Environment variables for proxies and .netrc are not read: where a key goes is decided by configuration alone.
-Who needs a proxy gives a client of their own. Redirects are not followed, for the same reason. Certificates
-are checked against the system's store and certifi's, so that a company's own authority works.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import aiohttp
-import certifi
 import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from agent.errors import (
     BadStream,
@@ -41,11 +30,29 @@ from agent.errors import (
 )
 from agent.events import TurnEnd, TurnEvent
 from agent.providers.base import TurnRequest
+from agent.providers.transport import (
+    NETWORK_ERRORS,
+    Answer,
+    close_shared_clients,
+    is_timeout,
+    make_client,
+    shared_client,
+)
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
 from agent.wire.problems import mask
 from agent.wire.turn import NewId, Out
 from agent.wire.turn_reader import Decoder, TurnReader
+
+__all__ = [
+    "Codec",
+    "Endpoint",
+    "HttpProvider",
+    "Timeouts",
+    "close_shared_clients",
+    "make_client",
+    "shared_client",
+]
 
 MAX_ERROR_BODY = 64 * 1024
 MAX_MODELS_BODY = 10 * 1024 * 1024
@@ -53,10 +60,6 @@ LONGEST_WAIT = 30.0
 """Seconds. An endpoint that asks for more is not waited for: the error says when to try again."""
 AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
-DRAIN = 0.1
-"""Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
-
-_NETWORK_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,10 @@ class Endpoint:
         if not (key.isascii() and key.isprintable()):
             raise InvalidRequest(f"The API key of {self.name} holds characters that no key has.")
         object.__setattr__(self, "api_key", key or None)
+        if not _is_address(self.base_url):
+            raise InvalidRequest(
+                f"The address of {self.name} is not valid: it is https://host/path, without user or query."
+            )
 
     def url(self, path: str) -> str:
         base = self.base_url.rstrip("/")
@@ -79,6 +86,16 @@ class Endpoint:
         if base.endswith("/v1") and path.startswith("/v1/"):
             base = base.removesuffix("/v1")
         return base + path
+
+
+def _is_address(text: str) -> bool:
+    """An HTTP address. A user or a query in it would be a secret in places where nobody expects one."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return False
+    plain = not (url.userinfo or url.query or url.fragment) and not any(sign.isspace() for sign in text)
+    return plain and url.scheme in ("http", "https") and bool(url.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +204,7 @@ class HttpProvider:
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, body: dict[str, Any]) -> _Answer:
+    async def _ask(self, body: dict[str, Any]) -> Answer:
         """The answer to this body, which is put in the form that the endpoint takes if it says which."""
         for refusal in self._refusals:
             body = self._codec.amend_request(body, refusal) or body
@@ -202,7 +219,7 @@ class HttpProvider:
                 self._refusals = [*self._refusals, exc][-4:]
         return await self._open("POST", self._codec.PATH, body)
 
-    async def _open(self, method: str, path: str, body: dict[str, Any] | None) -> _Answer:
+    async def _open(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
         content = None if body is None else dump(body).encode()
         attempt = 0
         while True:
@@ -225,9 +242,9 @@ class HttpProvider:
             return wait
         return None if asked > LONGEST_WAIT else asked + random.uniform(0, 0.25) * min(asked, 1)
 
-    async def _try(self, method: str, path: str, content: bytes | None) -> _Answer:
+    async def _try(self, method: str, path: str, content: bytes | None) -> Answer:
         client = self._client or shared_client()
-        answer: _Answer | None = None
+        answer: Answer | None = None
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
                 request = client.build_request(
@@ -237,7 +254,7 @@ class HttpProvider:
                     headers=self._headers(content),
                     timeout=httpx.Timeout(None, connect=self._timeouts.connect),
                 )
-                answer = _Answer(await client.send(request, stream=True, follow_redirects=False))
+                answer = Answer(await client.send(request, stream=True, follow_redirects=False))
                 await answer.begin()
             if not answer.ok:
                 await self._raise_refusal(answer)
@@ -246,12 +263,12 @@ class HttpProvider:
         except BaseException as exc:
             if answer is not None:
                 await answer.close()
-            if isinstance(exc, _NETWORK_ERRORS):
+            if isinstance(exc, NETWORK_ERRORS):
                 raise self._network_error(exc) from exc
             raise
         return answer
 
-    async def _raise_refusal(self, answer: _Answer) -> None:
+    async def _raise_refusal(self, answer: Answer) -> None:
         try:
             body = await answer.read_all(MAX_ERROR_BODY, min(self._timeouts.idle, 5))
         except ProviderError:
@@ -275,7 +292,7 @@ class HttpProvider:
             )
             timeout.retryable = False
             return timeout
-        if _is_timeout(error):
+        if is_timeout(error):
             return ProviderTimeout(
                 f"The model's endpoint could not be reached within {self._timeouts.connect:g} seconds."
             )
@@ -291,104 +308,3 @@ class HttpProvider:
         if error.detail and self._endpoint.api_key:
             error.detail = mask(error.detail, [self._endpoint.api_key])
         return error
-
-
-def _is_timeout(error: BaseException) -> bool:
-    """httpx-aiohttp also calls it a timeout when a connection is reset; the cause tells."""
-    cause = error.__cause__
-    return isinstance(error, httpx.TimeoutException) and (cause is None or isinstance(cause, TimeoutError))
-
-
-class _Answer:
-    """A response whose body is read piece by piece; every read has its time."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.first = b""
-        self._response = response
-        self._chunks = response.aiter_bytes()
-
-    @property
-    def ok(self) -> bool:
-        return self._response.is_success
-
-    @property
-    def status(self) -> int:
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._response.headers
-
-    async def begin(self) -> None:
-        self.first = await self._next()
-
-    async def read(self, seconds: float) -> bytes:
-        """The next piece, empty at the end."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._next()
-        except TimeoutError as exc:
-            raise ProviderTimeout(f"The model's answer stopped for more than {seconds:g} seconds.") from exc
-        except _NETWORK_ERRORS as exc:
-            raise ProviderUnreachable("The connection to the model's endpoint broke.") from exc
-
-    async def read_all(self, most: int, seconds: float) -> bytes:
-        body = bytearray(self.first)
-        while len(body) < most and (chunk := await self.read(seconds)):
-            body += chunk
-        return bytes(body[:most])
-
-    async def drain(self) -> None:
-        """Reads what is left behind the end mark, so that the connection can serve again."""
-        try:
-            while await self.read(DRAIN):
-                pass
-        except ProviderError:
-            pass  # then it is closed; the turn is whole
-
-    async def close(self) -> None:
-        await self._response.aclose()
-
-    async def _next(self) -> bytes:
-        async for chunk in self._chunks:
-            if chunk:
-                return chunk
-        return b""
-
-
-# -- the client ----------------------------------------------------------------------------------------------
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
-
-
-def shared_client() -> httpx.AsyncClient:
-    """The client of the running event loop; connections cannot move from one loop to another."""
-    loop = asyncio.get_running_loop()
-    client = _clients.get(loop)
-    if client is None or client.is_closed:
-        client = _clients[loop] = make_client()
-    return client
-
-
-async def close_shared_clients() -> None:
-    """Closes the running loop's client. Those of loops that are gone went with them."""
-    client = _clients.pop(asyncio.get_running_loop(), None)
-    if client is not None:
-        await client.aclose()
-
-
-def make_client() -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        transport=AiohttpTransport(client=_make_session, trust_env=False),
-        follow_redirects=False,
-        trust_env=False,
-        timeout=httpx.Timeout(None, connect=10),
-        headers={"user-agent": "threadloom"},
-    )
-
-
-def _make_session() -> aiohttp.ClientSession:
-    tls = ssl.create_default_context()
-    tls.load_verify_locations(certifi.where())
-    connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=30)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)

@@ -1,0 +1,125 @@
+"""What carries the requests: one client for each event loop, and a body read piece by piece.
+
+The interface is httpx's, the connections are aiohttp's (httpx-aiohttp). Measured with `bench/transport.py`,
+whose docstring has the table: httpx's own pool scans every connection for every request.
+
+Environment variables for proxies and .netrc are not read: where a key goes is decided by configuration alone.
+Who needs a proxy gives a client of their own. Redirects are not followed, for the same reason. Certificates
+are checked against the system's store and certifi's, so that a company's own authority works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from agent.errors import ProviderError, ProviderTimeout, ProviderUnreachable
+
+DRAIN = 0.1
+"""Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
+
+NETWORK_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """httpx-aiohttp also calls it a timeout when a connection is reset; the cause tells."""
+    cause = error.__cause__
+    return isinstance(error, httpx.TimeoutException) and (cause is None or isinstance(cause, TimeoutError))
+
+
+class Answer:
+    """A response whose body is read piece by piece; every read has its time."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.first = b""
+        self._response = response
+        self._chunks = response.aiter_bytes()
+
+    @property
+    def ok(self) -> bool:
+        return self._response.is_success
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def begin(self) -> None:
+        self.first = await self._next()
+
+    async def read(self, seconds: float) -> bytes:
+        """The next piece, empty at the end."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._next()
+        except TimeoutError as exc:
+            raise ProviderTimeout(f"The model's answer stopped for more than {seconds:g} seconds.") from exc
+        except NETWORK_ERRORS as exc:
+            raise ProviderUnreachable("The connection to the model's endpoint broke.") from exc
+
+    async def read_all(self, most: int, seconds: float) -> bytes:
+        body = bytearray(self.first)
+        while len(body) < most and (chunk := await self.read(seconds)):
+            body += chunk
+        return bytes(body[:most])
+
+    async def drain(self) -> None:
+        """Reads what is left behind the end mark, so that the connection can serve again."""
+        try:
+            while await self.read(DRAIN):
+                pass
+        except ProviderError:
+            pass  # then it is closed; the turn is whole
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+    async def _next(self) -> bytes:
+        async for chunk in self._chunks:
+            if chunk:
+                return chunk
+        return b""
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+
+
+def shared_client() -> httpx.AsyncClient:
+    """The client of the running event loop; connections cannot move from one loop to another."""
+    loop = asyncio.get_running_loop()
+    client = _clients.get(loop)
+    if client is None or client.is_closed:
+        client = _clients[loop] = make_client()
+    return client
+
+
+async def close_shared_clients() -> None:
+    """Closes the running loop's client. Those of loops that are gone went with them."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+def make_client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=AiohttpTransport(client=_make_session, trust_env=False),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=httpx.Timeout(None, connect=10),
+        headers={"user-agent": "threadloom"},
+    )
+
+
+def _make_session() -> aiohttp.ClientSession:
+    tls = httpx.create_ssl_context()
+    tls.load_default_certs()
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=30)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
