@@ -128,7 +128,7 @@ class Exchange:
     def streams(self) -> bool:
         return bool(self.json.get("stream"))
 
-    async def gone(self, seconds: float = 5.0) -> bool:
+    async def gone(self, seconds: float = 20.0) -> bool:
         """Whether the client has closed the connection before the answer was whole."""
         return await asyncio.get_running_loop().run_in_executor(None, self.closed.wait, seconds)
 

@@ -52,7 +52,13 @@ from tests.agent.wire_values import WEATHER, ask, turn_of
 from tests.standin import BROKEN, DONE, Broken, Raw, Say, StandIn, chunk, collect
 
 KEY = "sk-the-secret-key-0123456789"
-SHORT = Timeouts(connect=2, first_byte=0.3, idle=0.3)
+PATIENT = Timeouts(connect=30, first_byte=30, idle=30)
+# Only who must run into a timeout has a short one, so that a busy machine changes no outcome.
+SHORT = {
+    "hang": Timeouts(connect=30, first_byte=0.5, idle=30),
+    "hang_body": Timeouts(connect=30, first_byte=0.5, idle=30),
+    "hang_stream": Timeouts(connect=30, first_byte=30, idle=0.8),
+}
 CODECS: dict[str, Codec] = {"openai": openai_chat, "anthropic": anthropic}
 
 
@@ -79,7 +85,7 @@ class Waits:
 
 def provider_of(server: StandIn, dialect: str = "openai", **options: Any) -> HttpProvider:
     url = server.openai_url if dialect == "openai" else server.anthropic_url
-    options = {"timeouts": Timeouts(2, 5, 5), "sleep": Waits(), **options}
+    options = {"timeouts": PATIENT, "sleep": Waits(), **options}
     return HttpProvider(CODECS[dialect], Endpoint("here", url, KEY), **options)
 
 
@@ -244,7 +250,7 @@ async def test_each_broken_answer_ends_in_its_error(
     error_type, asked, told = OUTCOMES[kind]
     caplog.set_level(logging.DEBUG)
     async with StandIn(default=lambda _: Broken(kind)) as server:
-        provider = provider_of(server, dialect, timeouts=SHORT)
+        provider = provider_of(server, dialect, timeouts=SHORT.get(kind, PATIENT))
         events, error = await collect(provider.stream(ask()))
         assert len(server.exchanges) == asked
     assert type(error) is error_type
@@ -267,7 +273,7 @@ async def test_each_broken_answer_ends_in_its_error(
 @pytest.mark.parametrize("kind", ["hang", "hang_body", "hang_stream"])
 async def test_a_timeout_closes_the_connection(kind: str, dialect: str):
     async with StandIn(Broken(kind)) as server:
-        await collect(provider_of(server, dialect, timeouts=SHORT).stream(ask()))
+        await collect(provider_of(server, dialect, timeouts=SHORT.get(kind, PATIENT)).stream(ask()))
         assert await server.exchanges[0].gone()
 
 
@@ -339,7 +345,9 @@ async def test_who_asks_for_an_hour_is_not_waited_for():
 @pytest.mark.parametrize("kind", ["cut", "reset", "error", "hang_stream", "garbage"])
 async def test_nothing_is_tried_again_once_a_byte_has_come(kind: str, dialect: str):
     async with StandIn(Broken(kind), Say("Never asked.")) as server:
-        events, error = await collect(provider_of(server, dialect, timeouts=SHORT).stream(ask()))
+        events, error = await collect(
+            provider_of(server, dialect, timeouts=SHORT.get(kind, PATIENT)).stream(ask())
+        )
         assert len(server.exchanges) == 1
     assert error is not None
     assert "Never" not in turn_of(events)[0].text
@@ -393,7 +401,7 @@ async def test_closing_the_generator_closes_the_connection(dialect: str):
         first = await anext(stream)
         assert isinstance(first, TextMessageStart)
         await stream.aclose()  # type: ignore[attr-defined]
-        assert await server.exchanges[0].gone(1)
+        assert await server.exchanges[0].gone()
 
 
 @pytest.mark.parametrize("kind", ["hang", "hang_body", "hang_stream"])
@@ -407,11 +415,11 @@ async def test_cancelling_the_task_closes_the_connection(kind: str, dialect: str
 
     async with StandIn(default=hang) as server:
         task = asyncio.create_task(collect(provider_of(server, dialect).stream(ask())))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await server.exchanges[0].gone(1)
+        assert await server.exchanges[0].gone()
 
 
 async def test_cancelling_a_wait_between_two_tries_ends_it():
@@ -423,7 +431,7 @@ async def test_cancelling_a_wait_between_two_tries_ends_it():
 
     async with StandIn(default=lambda _: Broken("500")) as server:
         task = asyncio.create_task(collect(provider_of(server, sleep=sleep).stream(ask())))
-        await asyncio.wait_for(waiting.wait(), 5)
+        await asyncio.wait_for(waiting.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -434,7 +442,7 @@ async def test_many_turns_at_once_do_not_wait_for_each_other():
     async with StandIn(default=lambda _: Broken("hang_stream")) as server:
         provider = provider_of(server)
         streams = [provider.stream(ask()) for _ in range(150)]
-        firsts = await asyncio.wait_for(asyncio.gather(*(anext(stream) for stream in streams)), 20)
+        firsts = await asyncio.wait_for(asyncio.gather(*(anext(stream) for stream in streams)), 40)
         assert len(firsts) == len(server.exchanges) == 150
         await asyncio.gather(*(stream.aclose() for stream in streams))  # type: ignore[attr-defined]
 
