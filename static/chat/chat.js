@@ -1,6 +1,6 @@
-// The page's own script. htmx does the requests, the stream and most swaps; this adds what it has no word for:
-// text that grows in place, the composer's keys and draft, following the newest line, copy, and what to say when
-// the network fails. Every message from the server is idempotent, so none of this minds a replay.
+// The page's own script. htmx does the requests, the stream and most swaps; this adds what it has no word for: text
+// that grows in place, the composer's keys and draft, following the newest line, copy, and words for a failed request.
+// Whatever the server sends may come twice, so nothing here minds a replay.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -9,14 +9,12 @@
   document.documentElement.classList.add("js");
 
   const say = (words) => {
-    const p = document.createElement("p");
-    p.className = "notice error";
+    const p = Object.assign(document.createElement("p"), { className: "notice error", textContent: words });
     p.setAttribute("role", "alert");
-    p.textContent = words;
     notice.replaceChildren(p);
   };
 
-  // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/fragments.py says what they mean) --------------
+  // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/fragments.py says what they mean)
 
   const put = (fragment, parent) => {
     const added = [...fragment.children];
@@ -43,10 +41,9 @@
     if (k != null) {
       while (region.children.length <= k) region.append(document.createElement("div"));
       let at = region.children[k];
-      if (op === "add") {
-        while (d-- > 0) at = at.lastElementChild;
-        at.append(fragment);
-      } else at.replaceChildren(fragment);
+      if (op === "set") at.replaceChildren();
+      else while (d-- > 0) at = at.lastElementChild;
+      at.append(fragment);
     }
     while (c != null && region.children.length > c) region.lastElementChild.remove();
     if (v === "x") delete region.dataset.v;
@@ -57,13 +54,8 @@
   const task = (op) => (template, { ctx, tasks }) => {
     const spec = { style: "loom", op };
     for (const name of ["to", "k", "d", "c", "f", "v"]) spec[name] = template.getAttribute(name);
-    tasks.push({
-      type: "partial",
-      fragment: template.content,
-      target: `#${spec.to || "log"}`,
-      swapSpec: spec,
-      sourceElement: ctx.sourceElement,
-    });
+    const { content: fragment } = template;
+    tasks.push({ type: "partial", fragment, target: `#${spec.to || "log"}`, swapSpec: spec, sourceElement: ctx.sourceElement });
   };
 
   htmx.registerExtension("loom", {
@@ -76,13 +68,10 @@
     },
   });
 
-  // -- following the newest line -------------------------------------------------------------------------------
+  // -- following the newest line
 
   let follow = true;
-  const look = () => {
-    follow = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
-    jump.hidden = follow;
-  };
+  const look = () => { jump.hidden = follow = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 24; };
   const toEnd = () => {
     scroll.scrollTop = scroll.scrollHeight;
     look();
@@ -90,39 +79,32 @@
   if (log) {
     toEnd();
     scroll.addEventListener("scroll", look, { passive: true });
-    scroll.addEventListener("wheel", (event) => event.deltaY < 0 && (follow = false), { passive: true });
     log.addEventListener("toggle", look, true);
     new ResizeObserver(() => follow && toEnd()).observe(scroll);
     jump.addEventListener("click", toEnd);
     document.addEventListener("htmx:after:swap", () => {
-      if (follow) toEnd();
-      else look();
+      follow ? toEnd() : look();
       // Stop went away under the keyboard.
       if (document.activeElement?.matches(".stop") && !document.activeElement.offsetParent) text.focus();
     });
   }
 
-  // -- the composer --------------------------------------------------------------------------------------------
+  // -- the composer
 
   function keep(key, value, where = localStorage) {
     try {
       if (value) where.setItem(`loom:${key}`, value);
       else where.removeItem(`loom:${key}`);
-    } catch { /* storage is full or refused: the draft lives as long as the page */ }
+    } catch { /* full or refused: the draft lives as long as the page */ }
   }
   function recall(key, where = localStorage) {
-    try {
-      return where.getItem(`loom:${key}`);
-    } catch {
-      return null;
-    }
+    try { return where.getItem(`loom:${key}`); } catch { return null; }
   }
 
   const draft = form.dataset.draft;
-  const max = +text.dataset.max;
-  const number = (value) => value.toLocaleString("en");
-  const tooLong = (length) =>
-    say(`That makes ${number(length)} characters; one message may have ${number(max)}. Shorten it, or send it in parts.`);
+  const max = +text.dataset.max; // counted as UTF-16, so an emoji is two: a little stricter than the server
+  const digits = (value) => value.toLocaleString("en");
+  const tooLong = (length) => say(`That is ${digits(length)} characters; the limit is ${digits(max)}. Send it in parts.`);
   const fit = () => {
     if (CSS.supports("field-sizing", "content")) return;
     text.style.height = "auto";
@@ -133,13 +115,10 @@
     keep(draft, value);
     fit();
   };
-  let saving;
   text.addEventListener("input", () => {
-    clearTimeout(saving);
-    saving = setTimeout(() => keep(draft, text.value), 250);
+    keep(draft, text.value);
     fit();
   });
-  addEventListener("pagehide", () => keep(draft, text.value));
   text.addEventListener("paste", (event) => {
     const pasted = event.clipboardData?.getData("text") || "";
     const length = text.value.length - (text.selectionEnd - text.selectionStart) + pasted.length;
@@ -152,34 +131,21 @@
     event.preventDefault();
     if (text.value.trim()) form.requestSubmit();
   });
-  if (!text.value) fill(recall(draft) || "");
-  else fit();
+  fill(text.value || recall(draft) || "");
 
-  document.querySelector(".prompts")?.addEventListener("click", (event) => {
-    const link = event.target.closest("a");
-    if (!link) return;
-    event.preventDefault();
-    fill(new URL(link.href).searchParams.get("draft"));
-    text.focus();
-  });
+  // -- commands: what was sent, what went wrong
 
-  // -- commands: what was sent, what went wrong ----------------------------------------------------------------
-
-  const newId = () =>
-    crypto.randomUUID?.() || [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("");
+  const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("");
   let sent = "";
   const done = (source) => {
-    const id = source.elements?.client_id;
-    if (id) id.value = newId();
+    if (source.elements?.client_id) source.elements.client_id.value = newId();
     if (source === form && text.value === sent) fill("");
     notice.replaceChildren();
   };
   const SIGNED_OUT = "You are signed out. Sign in in another tab, then send again; your text is kept here.";
-  const wordsFor = ({ redirected, status }) => {
-    if (redirected) return SIGNED_OUT;
-    if (status === 403) return "The server refused this, perhaps because the page is old. Copy your text and reload the page.";
-    if (status === 413) return "That message is too large for the server.";
-    return `The server had an error (${status}). Your text is kept; try again in a moment.`;
+  const REFUSED = {
+    403: "The server refused this, perhaps because the page is old. Copy your text and reload the page.",
+    413: "That message is too large for the server.",
   };
 
   document.addEventListener("htmx:config:request", (event) => {
@@ -196,14 +162,13 @@
     if (ctx.sourceElement === stream) return;
     if (ctx.hx?.redirect) done(ctx.sourceElement);
     if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
-    say(wordsFor(ctx.response.raw));
-    ctx.swap = "none";
-    ctx.text = "";
+    const { redirected, status } = ctx.response.raw;
+    say((redirected && SIGNED_OUT) || REFUSED[status] || `The server had an error (${status}). Your text is kept; try again.`);
+    Object.assign(ctx, { swap: "none", text: "" });
   });
   document.addEventListener("htmx:error", (event) => {
-    const source = event.detail.ctx?.sourceElement;
-    if (!source || source === stream) return;
-    say(navigator.onLine ? "The server cannot be reached. Your text is kept; try again." : "You are offline. Your text is kept; send it when you are back.");
+    if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
+    say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
   });
   for (const past of ["sent", "stopped", "retried"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
@@ -213,11 +178,9 @@
     });
   }
 
-  // -- the stream: open while the tab is visible, opened again when it ends ------------------------------------
+  // -- the stream: open while the tab is visible, opened again when it ends
 
-  let cursor = "";
-  let failures = 0;
-  let waiting;
+  let [cursor, failures, quick, tick, waiting] = ["", 0, [], Date.now()];
   const connection = () => stream._htmx?.sse;
   const open = () => {
     clearTimeout(waiting);
@@ -232,7 +195,6 @@
       failures = 0;
       cursor = event.detail.message.id || cursor;
     });
-    let quick = [];
     stream.addEventListener("htmx:sse:before:connection", (event) => {
       // A server that takes the connection and ends it at once is not there; ask for it anew and look at why.
       quick = [...quick.filter((at) => Date.now() - at < 10000), Date.now()];
@@ -248,7 +210,6 @@
     });
     document.addEventListener("visibilitychange", open);
     addEventListener("online", () => (connection()?.delayCanceller ? connection().delayCanceller() : open()));
-    let tick = Date.now();
     setInterval(() => {
       // The machine slept: whatever was open is dead, though nobody may have said so.
       if (Date.now() - tick > 30000) connection()?.reader?.cancel();
@@ -258,18 +219,23 @@
   }
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-  // -- copy ----------------------------------------------------------------------------------------------------
+  // -- clicks: copy, and the prompts of an empty thread
 
   const write = async (value) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(value);
-    const area = document.createElement("textarea"); // plain http on a local network
-    area.value = value;
+    const area = Object.assign(document.createElement("textarea"), { value }); // plain http on a local network
     document.body.append(area);
     area.select();
     document.execCommand("copy");
     area.remove();
   };
   document.addEventListener("click", async (event) => {
+    const prompt = event.target.closest(".prompts a");
+    if (prompt && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      fill(new URL(prompt.href).searchParams.get("draft"));
+      text.focus();
+    }
     const button = event.target.closest("button.copy");
     if (!button) return;
     const run = button.closest(".run");

@@ -10,7 +10,7 @@ import sys
 
 from pygments.formatters import HtmlFormatter
 
-LIGHT, DARK = "default", "github-dark"
+LIGHT, DARK = "xcode", "github-dark"
 SCOPES = (".code", ".call pre")
 
 

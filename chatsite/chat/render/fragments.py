@@ -73,19 +73,21 @@ class FragmentWriter:
     def update(self, state: ThreadState) -> str:
         """The fragments from the last state to this one; "" when nothing changed."""
         before, self._state = self._state, state
-        if not _continues(before, state):
+        common = _common_runs(before, state)
+        if before.segments and not common:
             self._writer = _Writer()
             self._writer.whole(state)
             return render_full(state)
-        return "".join(self._changes(before, state))
+        return "".join(self._changes(before, state, common))
 
-    def _changes(self, before: ThreadState, state: ThreadState) -> Iterable[str]:
-        for index, segment in enumerate(state.segments):
-            old = before.segments[index] if index < len(before.segments) else None
-            if old is None:
-                yield _up("log", self._writer.segment(segment))
-            elif old is not segment:
+    def _changes(self, before: ThreadState, state: ThreadState, common: int) -> Iterable[str]:
+        for gone in before.segments[common:]:  # a retry takes the place of a run
+            yield self._writer.without(gone)
+        for old, segment in zip(before.segments[:common], state.segments, strict=False):
+            if old is not segment:
                 yield from self._writer.segment_changes(old, segment)
+        for segment in state.segments[common:]:
+            yield _up("log", self._writer.segment(segment))
         if (before.active_run is None) != (state.active_run is None):
             yield _live(state)
         if (said := _spoken(state)) != _spoken(before) and said:
@@ -94,12 +96,14 @@ class FragmentWriter:
             yield _title(state)
 
 
-def _continues(before: ThreadState, state: ThreadState) -> bool:
-    """True when `state` has the runs of `before`, in their places, and perhaps more behind them."""
-    return len(before.segments) <= len(state.segments) and all(
-        old is new or old.run.id == new.run.id
-        for old, new in zip(before.segments, state.segments, strict=False)
-    )
+def _common_runs(before: ThreadState, state: ThreadState) -> int:
+    """How many runs the two have in common, from the first on."""
+    common = 0
+    for old, new in zip(before.segments, state.segments, strict=False):
+        if old is not new and old.run.id != new.run.id:
+            break
+        common += 1
+    return common
 
 
 # -- ids and small elements ----------------------------------------------------------------------------------
@@ -155,7 +159,8 @@ def _spoken(state: ThreadState) -> str:
 
 
 def _turns(segment: Segment) -> int:
-    return sum(message.role == "assistant" for message in segment.messages)
+    """The turns a limit counted: those that called tools, without the last words behind the limit."""
+    return sum(bool(message.tool_calls) for message in segment.messages)
 
 
 def _open_call_names(segment: Segment) -> list[str]:
@@ -309,6 +314,12 @@ class _Writer:
         )
         end = self._ends[id] = _end(id, segment)
         return f"<section id={id} class=run><div id={id}m>{articles}</div>{end}</section>"
+
+    def without(self, segment: Segment) -> str:
+        """The fragment that takes a run off the page."""
+        for message in segment.messages:
+            self._messages.pop(message.id, None)
+        return f'<hx-partial hx-target="#{short_id("r", segment.run.id)}" hx-swap="delete"></hx-partial>'
 
     def segment_changes(self, old: Segment, segment: Segment) -> Iterable[str]:
         if old.run == segment.run and _same(old.messages, segment.messages):

@@ -92,7 +92,10 @@ class Page:
                     self._grow(element)
                 case "hx-partial":
                     for selector in element.attributes["hx-target"].split(","):
-                        if target := self.root.find(selector[1:]):
+                        target = self.root.find(selector[1:])
+                        if target and element.attributes["hx-swap"] == "delete":
+                            target.parent.children = [c for c in target.parent.children if c is not target]
+                        elif target:
                             target.children = []
                             target.append(element.children)
                 case other:

@@ -55,8 +55,8 @@ LINES = st.sampled_from(
     ]
 )
 TEXTS = st.lists(LINES, max_size=24).map("\n".join)
-# A marker that may not interrupt a paragraph (`2)`, or one with nothing behind it) is left out: in a lazy line
-# behind a quote the cutter takes it for a list, and then shows a fence in it otherwise than CommonMark would.
+# A marker that may not interrupt a paragraph (`2)`, or one with nothing behind it) is left out: in a lazy
+# line behind a quote the cutter takes it for a list, and then shows a fence in it otherwise than CommonMark.
 
 steady = settings(derandomize=True, deadline=None)
 
@@ -162,7 +162,7 @@ def test_the_work_grows_with_the_text_and_not_with_its_square(piece, monkeypatch
 
     monkeypatch.setattr(module, "fresh_html", counted)
     monkeypatch.setattr(module, "block_html", counted)
-    text = piece * (64_000 // len(piece))
+    text = piece * (24_000 // len(piece))
     blocks = Blocks()
     for end in range(0, len(text), 200):
         blocks.feed(text[:end], is_open=True)

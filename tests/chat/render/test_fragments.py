@@ -138,6 +138,18 @@ def test_a_new_run_goes_to_the_end():
     assert page.log == Page(render_transcript(both)).log
 
 
+def test_a_retry_takes_the_place_of_the_run_it_repeats():
+    first = Segment(replace(DONE, id="run-0"), (user_message("u0", "hello"), bot(TextPart("hi"), id="a0")))
+    before = ThreadState("thread", "x", (first, Segment(DONE, (ASK, bot(TextPart("a"), finish="stop")))), "c")
+    after = replace(before, segments=(first, Segment(RunView("run-2", "running"), (ASK,))))
+    page, writer = Page(render_transcript(before)), FragmentWriter(before)
+    said = writer.update(after)
+    page.apply(said)
+    page.apply(said)
+    assert page.log == Page(render_transcript(after)).log
+    assert "hello" not in said
+
+
 def test_another_history_replaces_everything():
     states = list(history())
     other = ThreadState(
@@ -333,7 +345,7 @@ def test_a_result_may_hold_pictures():
         ({"stop_reason": "stop"}, "", ""),
         ({"stop_reason": "length"}, "Cut off", "continue-form"),
         ({"stop_reason": "content_filter"}, "content filter", "retry-form"),
-        ({"stop_reason": "max_iterations"}, "Stopped after 1 turn ", "continue-form"),
+        ({"stop_reason": "max_iterations"}, "Stopped after 0 turns ", "continue-form"),
         ({"stop_reason": "no_calls"}, "named none", "retry-form"),
         ({"stop_reason": "my_own_limit"}, "my_own_limit", "continue-form"),
         ({"state": "cancelled"}, "Stopped by you", "retry-form"),
