@@ -183,7 +183,8 @@ class StreamDecoder:
             return True
         if not wire_id and not function.get("arguments"):
             return False  # the name said again
-        return bool(current.pieces) and current.is_whole
+        # The last piece is looked at first: some servers send name and a new id with every piece of a long call.
+        return bool(current.pieces) and current.pieces[-1].rstrip().endswith("}") and current.is_whole
 
     def _read_legacy_call(self, function: Json) -> None:
         if self._legacy is None:
