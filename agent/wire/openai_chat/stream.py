@@ -183,7 +183,7 @@ class StreamDecoder:
             return True
         if not wire_id and not function.get("arguments"):
             return False  # the name said again
-        # The last piece is looked at first: some servers send name and a new id with every piece of a long call.
+        # The last piece first: some servers send a name and a new id with every piece of a long call.
         return bool(current.pieces) and current.pieces[-1].rstrip().endswith("}") and current.is_whole
 
     def _read_legacy_call(self, function: Json) -> None:
