@@ -52,11 +52,15 @@ from agent.steps import (
 )
 from agent.strategies import DEFAULT_STRATEGY, Strategy, why_stop
 from agent.tally import Cost, Tally
+from agent.text import storable
 from agent.tool_calls import result_event, run_calls
 from agent.tools import Tool, ToolRegistry
 from agent.turns import Turn
 
 log = logging.getLogger(__name__)
+
+LONGEST_ID = 200
+"""Characters of a call id that is told as it came; a longer or unprintable one gets a fresh one, like none."""
 
 BROKE = "Something went wrong on the server. What was said so far is kept."
 
@@ -272,7 +276,8 @@ class AgentRun:
     def _own_id(self, given: str) -> str:
         if self._call_ids is None:
             self._call_ids = {call.id for message in self.transcript for call in message.tool_calls}
-        id = given if given and given not in self._call_ids else f"call_{self.ctx.new_id()}"
+        sane = 0 < len(given) <= LONGEST_ID and given.isprintable() and given == storable(given)
+        id = given if sane and given not in self._call_ids else f"call_{self.ctx.new_id()}"
         self._call_ids.add(id)
         return id
 
@@ -290,7 +295,12 @@ class AgentRun:
                 log.info("run %s: stopped; meanwhile something failed", self.ctx.run_id, exc_info=error)
             return "aborted", self._ended("cancelled", Cancelled())
         if isinstance(error, AgentError):
-            log.warning("run %s: %s (%s)", self.ctx.run_id, error, error.code, exc_info=error.__cause__)
+            # A model that is away is no bug: one line, and the trace for whoever sets LOG_LEVEL=DEBUG.
+            cause = error.__cause__
+            log.warning(
+                "run %s: %s (%s)%s", self.ctx.run_id, error, error.code, f", by {cause!r}" if cause else ""
+            )
+            log.debug("run %s: the trace of that", self.ctx.run_id, exc_info=cause)
             return "incomplete_stream", RunError(message=str(error), code=error.code, usage=self._tally.usage)
         log.error("run %s: a bug", self.ctx.run_id, exc_info=error)
         return "incomplete_stream", RunError(message=BROKE, code="internal_error", usage=self._tally.usage)
