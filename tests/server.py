@@ -4,8 +4,8 @@
         ada = server.people(1)[0]
         server.client(ada).get("/")
 
-A server keeps its data folder and its port over `stop`, `kill` and `start`, so a browser finds it again. Another
-one on the same data is `server.sibling(folder)`.
+A server keeps its data folder and its port over `stop`, `kill` and `start`, so a browser finds it again.
+Another one on the same data is `server.sibling(folder)`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Server:
     def sibling(self, folder: Path, **settings: str) -> Server:
         return Server(folder, data=self.data, **{**self.settings, "PORT": "0", **settings})
 
-    # -- its life ----------------------------------------------------------------------------------------------
+    # -- its life
 
     def start(self) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.kill()
 
-    # -- what it says ------------------------------------------------------------------------------------------
+    # -- what it says
 
     @property
     def output(self) -> str:
@@ -137,7 +137,7 @@ class Server:
         told, self._told = self._told, len(output)
         return output[told:]
 
-    # -- who comes ---------------------------------------------------------------------------------------------
+    # -- who comes
 
     def manage(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         return manage(*arguments, **{**self.settings, **settings})

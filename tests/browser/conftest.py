@@ -1,7 +1,7 @@
 """A real Chromium against a real server process. Each test has a person of its own.
 
-What no page may do is checked at the end of each test: complain in the console, throw, break its content policy,
-ask another host for anything, or leave a trace in the server's log.
+What no page may do is checked at the end of each test: complain in the console, throw, break its content
+policy, ask another host for anything, or leave a trace in the server's log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reload, second tab, Stop, a lost connection, a hidden tab: the same text, no word twice, no word missing."""
+"""Reload, second tab, Stop, a lost connection, a hidden tab: no word twice, no word missing."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def test_a_lost_connection_comes_back_with_no_word_twice(streaming: Chat, watch)
     expect_whole(streaming)
 
 
-def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(streaming: Chat, server, person, watch):
+def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(
+    streaming: Chat, server, person, watch
+):
     watch.allow(NETWORK_LOST)
     cut_streams(streaming.page)
     streaming.page.context.set_offline(True)
@@ -156,7 +158,9 @@ def test_a_hidden_tab_keeps_no_connection_and_catches_up_when_it_is_shown(stream
 
 def test_a_page_that_was_opened_hidden_follows_once_it_is_shown(streaming: Chat, open_chat: OpenChat):
     other = open_chat("/")
-    other.page.add_init_script("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
+    other.page.add_init_script(
+        "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})"
+    )
     other.open(streaming.path)
     streaming.done()
     other.active()
@@ -165,20 +169,22 @@ def test_a_page_that_was_opened_hidden_follows_once_it_is_shown(streaming: Chat,
 
 
 def test_a_reader_who_scrolled_up_stays_there(chat: Chat, standin: StandIn):
-    standin.play(Say("\n\n".join(f"Paragraph {n}. " + "word " * 30 for n in range(1, 60)), pieces=100, delay=0.04))
+    text = "\n\n".join(f"Paragraph {n}. " + "word " * 30 for n in range(1, 60))
+    standin.play(Say(text, pieces=100, delay=0.04))
     chat.ask("long", model="stand-in")
     chat.grown(4000)
     chat.page.locator("#scroll").hover()
     chat.page.mouse.wheel(0, -1200)
     expect(chat.page.locator("#jump")).to_be_visible()
-    at = chat.page.evaluate("document.getElementById('scroll').scrollTop")
+    at = chat.page.locator("#scroll").evaluate("s => s.scrollTop")
     length = len(chat.answer_text())
     chat.grown(length + 500)
-    assert chat.page.evaluate("document.getElementById('scroll').scrollTop") == at
+    assert chat.page.locator("#scroll").evaluate("s => s.scrollTop") == at
     chat.page.locator("#jump").click()
     expect(chat.page.locator("#jump")).to_be_hidden()
     chat.done()
-    assert chat.page.evaluate("(s => s.scrollHeight - s.scrollTop - s.clientHeight)(document.getElementById('scroll'))") < 2
+    left = chat.page.locator("#scroll").evaluate("s => s.scrollHeight - s.scrollTop - s.clientHeight")
+    assert left < 2
 
 
 @pytest.mark.slow
@@ -214,9 +220,7 @@ def cut_streams(page: Page) -> None:
 def wait_for_the_end(server: Server, person: Person, chat: Chat) -> None:
     """Asked of the server, not of the page."""
     thread = chat.path.split("/")[2]
-    with server.client() as client:
-        events = client.stream("GET", f"/threads/{thread}/events", cookies={"threadloom_session": person.session})
-        with events as response:
-            for line in response.iter_lines():
-                if '"RUN_FINISHED"' in line:
-                    return
+    with server.client(person) as client, client.stream("GET", f"/threads/{thread}/events") as response:
+        for line in response.iter_lines():
+            if '"RUN_FINISHED"' in line:
+                return
