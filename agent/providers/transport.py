@@ -18,7 +18,7 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from agent.errors import ProviderError, ProviderTimeout, ProviderUnreachable
+from agent.errors import ProviderTimeout, ProviderUnreachable
 
 DRAIN = 0.1
 """Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
@@ -74,10 +74,11 @@ class Answer:
     async def drain(self) -> None:
         """Reads what is left behind the end mark, so that the connection can serve again."""
         try:
-            while await self.read(DRAIN):
-                pass
-        except ProviderError:
-            pass  # then it is closed; the turn is whole
+            async with asyncio.timeout(DRAIN):
+                while await self._next():
+                    pass
+        except NETWORK_ERRORS:  # among them the timeout: the connection is closed then, and the turn is whole
+            pass
 
     async def close(self) -> None:
         await self._response.aclose()

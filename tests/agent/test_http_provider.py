@@ -183,6 +183,14 @@ async def test_the_end_mark_ends_the_turn_though_the_connection_stays_open(diale
         assert await server.exchanges[0].gone()
 
 
+async def test_an_endpoint_that_talks_on_behind_the_end_mark_is_left():
+    frames = [chunk({"content": "Hi"}), chunk({}, "stop") + DONE]
+    async with StandIn(Raw([*frames, *[b": still here\n\n"] * 2000], delay=0.02)) as server:
+        _, error = await collect(provider_of(server).stream(ask()))
+        assert error is None
+        assert await server.exchanges[0].gone()
+
+
 async def test_a_turn_that_said_its_reason_is_whole_though_the_connection_breaks():
     async with StandIn(Raw([chunk({"content": "Hi"}), chunk({}, "stop")], then="reset")) as server:
         events, error = await collect(provider_of(server).stream(ask()))
