@@ -17,6 +17,7 @@ messages are settled when the next turn starts.
     ToolCallArgs                   grows that call, whatever else came in between
     ToolCallResult                 adds a tool message behind its call; a call's first result stays
     *Chunk                         a start (if the id is new) and a delta; without an id the newest goes on
+    Custom provider_result         kept in the metadata of its message: what a provider's own tool gave
     MessagesSnapshot               replaces everything
     all others                     leave the transcript alone
 
@@ -251,7 +252,12 @@ def _argued(transcript: Transcript, call_id: str, delta: str) -> Transcript:
             part = parts[index]
             if type(part) is ToolCallPart and part.id == call_id:
                 return _with_part(transcript, at, index, part.grow(delta))
-    return transcript
+    caller = next((m for m in reversed(transcript.settled) if _asks(m, call_id)), None)
+    return transcript if caller is None else _argued(_locate(transcript, caller.id)[0], call_id, delta)
+
+
+def _asks(message: Message, call_id: str) -> bool:
+    return any(type(part) is ToolCallPart and part.id == call_id for part in message.parts)
 
 
 def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
@@ -267,13 +273,31 @@ def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
     return Transcript(messages[:behind], live=(message, *messages[behind:]))
 
 
+def _keep_provider_result(transcript: Transcript, event: events.Custom) -> Transcript:
+    match event:
+        case events.Custom(
+            name="provider_result", value={"messageId": str(id), "toolCallId": str(call_id), "block": block}
+        ):
+            transcript, at = _locate(transcript, id)
+        case _:
+            return transcript  # an application's own event, also one of that name
+    if at < 0:
+        return transcript
+    message = transcript.live[at]
+    results = {**message.metadata.get("providerResults", {}), call_id: block}
+    metadata = {**message.metadata, "providerResults": results}
+    return _put(
+        transcript, at, Message(message.id, message.role, message.parts, message.finish_reason, metadata)
+    )
+
+
 def _behind_call(transcript: Transcript, call_id: str) -> int:
     """The place behind the call's message and its results so far; -1 if unknown, or answered already."""
     place = behind = len(transcript)
     for message in reversed(transcript):
         if any(part.tool_call_id == call_id for part in message.tool_results):
             return -1
-        if any(call.id == call_id for call in message.tool_calls):
+        if _asks(message, call_id):
             return behind
         place -= 1
         if message.role != "tool":
@@ -334,5 +358,6 @@ _FOLDS: dict[type[events.Event], Callable[[Transcript, Any], Transcript]] = {
     events.ToolCallArgs: _grow_arguments,
     events.ToolCallChunk: _call_chunk,
     events.ToolCallResult: _answer,
+    events.Custom: _keep_provider_result,
     events.MessagesSnapshot: _replace_all,
 }

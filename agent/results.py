@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from agent.messages import ContentPart, FilePart, ImagePart, TextPart, ToolResultPart
+from agent.text import storable
 
 Content = str | tuple[ContentPart, ...]
 
@@ -22,14 +23,14 @@ Content = str | tuple[ContentPart, ...]
 def error_result(
     tool_call_id: str, code: str, message: str, *, duration_ms: int | None = None
 ) -> ToolResultPart:
-    content = json.dumps({"error": whole_text(message)}, ensure_ascii=False)
+    content = json.dumps({"error": storable(message)}, ensure_ascii=False)
     return ToolResultPart(tool_call_id, content, error=code, duration_ms=duration_ms)
 
 
 def content_of(value: Any) -> Content:
     """Raises ValueError for what cannot be said in JSON."""
     if isinstance(value, str):
-        return whole_text(value)
+        return storable(value)
     if isinstance(value, TextPart | ImagePart | FilePart):
         return (value,)
     if isinstance(value, list | tuple) and value and all(isinstance(part, ContentPart) for part in value):
@@ -43,16 +44,7 @@ def _as_json(value: Any) -> str:
     except PydanticSerializationError:
         # Bytes that are no text, or half a surrogate pair somewhere inside. Whatever else it was fails again.
         plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
-        return whole_text(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
-
-
-def whole_text(text: str) -> str:
-    """The text, with pairs of surrogates joined and lone ones replaced: what no encoder refuses."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+        return storable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
 
 
 @dataclass(frozen=True, slots=True)

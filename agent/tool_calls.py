@@ -37,7 +37,9 @@ from agent.errors import AgentError, ToolError
 from agent.events import Custom, ToolCallResult
 from agent.messages import ToolCallPart, ToolResultPart
 from agent.results import content_of, cut_to, error_result
+from agent.text import storable
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry, parse
+from agent.wire.jsontext import plain
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +237,8 @@ class _Slot:
         )
 
     def _tell(self, name: str, value: Any) -> None:
-        event = Custom(name=name, value={"toolCallId": self.call.id, "value": value})
+        value = plain(value, storable)
+        event = Custom(name=storable(name), value={"toolCallId": self.call.id, "value": value})
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -14,6 +14,7 @@ from agent import events
 from agent.errors import BadStream
 from agent.events import Event, TurnEnd
 from agent.messages import FinishReason
+from agent.text import storable
 
 BROKE_OFF = "The model's answer broke off."
 
@@ -76,6 +77,7 @@ class Turn:
                 self._ids.pop(raw, None)
                 return None
             self._ids[raw] = self._own_id(raw)
+            event = replace(event, tool_call_name=storable(event.tool_call_name))
             self.calls += not event.provider_executed
         id = self._ids.get(raw)
         if id is None:
@@ -93,7 +95,7 @@ class Turn:
     def _in_form(self, kind: Kind, id: str, event: Event) -> Event | None:
         end = _GROWS.get(kind)
         if end is not None:
-            return event if (end, id) in self._open else None
+            return _mended(event) if (end, id) in self._open else None
         if kind in _CLOSES:
             return event if self._open.pop((kind, id), event) is None else None
         end = _OPENS[kind]
@@ -112,3 +114,12 @@ class Turn:
         """Raises BadStream when the turn just stopped, without a word of how it ended."""
         if self.end is None or (self.end.finish_reason is None and not self.paused):
             raise BadStream(BROKE_OFF)
+
+
+def _mended(event: Any) -> Event:
+    """A delta that everybody can hold. Nearly every one is already, so that is asked the cheap way."""
+    delta = event.delta
+    if delta.isascii() and "\x00" not in delta:
+        return cast("Event", event)
+    mended = storable(delta)
+    return cast("Event", event if mended is delta else replace(event, delta=mended))

@@ -32,8 +32,8 @@ from pydantic import ValidationError
 from agent.errors import InvalidRequest
 from agent.messages import ContentPart, Message, TextPart, ToolResultPart
 from agent.providers.base import ToolSpec
+from agent.text import storable, whole
 from agent.wire.agui_messages import decode_content, decode_result_content
-from agent.wire.jsontext import well_formed
 from agent.wire.parts import Json
 
 MAX_ID = 200
@@ -164,7 +164,7 @@ def _user_parts(content: Any, path: str, max_text: int) -> tuple[ContentPart, ..
 
 
 def _well_formed(part: ContentPart) -> ContentPart:
-    return TextPart(well_formed(part.text)) if isinstance(part, TextPart) else part
+    return TextPart(whole(part.text)) if isinstance(part, TextPart) else part
 
 
 def _check_media(content: Iterable[Json], path: str) -> None:
@@ -221,7 +221,7 @@ def _tool_result(message: Json, path: str, max_text: int) -> ToolResultPart:
     call_id = _id(message["toolCallId"], f"{path}.toolCallId")
     content = decode_result_content(message["content"])
     if isinstance(content, str):
-        content = well_formed(content)
+        content = storable(content)
         if len(content) > max_text:
             raise InvalidRequest(
                 f"{path}.content: the result is longer than {max_text:,} characters.", code="too_large"
@@ -233,7 +233,7 @@ def _tool_result(message: Json, path: str, max_text: int) -> ToolResultPart:
         return ToolResultPart(call_id, content)
     # TanStack sends "null" for content then: the words are in `error`, and the model reads content.
     if content in ("", "null"):
-        content = json.dumps({"error": well_formed(error)}, ensure_ascii=False)
+        content = json.dumps({"error": storable(error)}, ensure_ascii=False)
     return ToolResultPart(call_id, content, error="tool_error")
 
 

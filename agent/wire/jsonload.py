@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agent.wire.jsontext import well_formed
+from agent.text import whole
 
 
 class NotJson(ValueError):
@@ -56,15 +56,15 @@ def call_object(arguments: str) -> dict[str, Any]:
     try:
         value = load(arguments)
     except NotJson:
-        return {"_unparsed": well_formed(arguments)}
+        return {"_unparsed": whole(arguments)}
     return value if isinstance(value, dict) else {"_value": value}
 
 
 def _mend(value: Any) -> Any:
     if isinstance(value, str):
-        return well_formed(value)
+        return whole(value)
     if isinstance(value, list):
         return [_mend(item) for item in value]
     if isinstance(value, dict):
-        return {well_formed(key): _mend(item) for key, item in value.items()}
+        return {whole(key): _mend(item) for key, item in value.items()}
     return value

@@ -267,6 +267,11 @@ def test_arguments_grow_by_id_also_interleaved():
     assert parts(*events) == (ToolCallPart("c1", "f", '{"a":1}'), ToolCallPart("c2", "g", '{"b":2}'))
 
 
+def test_the_arguments_of_a_settled_call_may_go_on():
+    after = fold(ev.ToolCallArgs("c1", "1}"), onto=(U1, assistant("m1", call("c1", arguments='{"a":')), U1))
+    assert after[1].tool_calls[0].arguments == '{"a":1}'
+
+
 def test_a_result_is_a_tool_message_behind_its_call():
     result = ev.ToolCallResult("t1", "c1", "62", error=None, duration_ms=7)
     after = fold(result, onto=(U1, assistant("m1", call("c1"))))
@@ -385,3 +390,15 @@ def test_a_delta_leaves_the_settled_messages_as_they_are():
     before = fold(ev.TextMessageStart("m1"), onto=settled)
     after = apply(before, ev.TextMessageContent("m1", "a"))
     assert after.settled is before.settled
+
+
+def test_what_a_providers_own_tool_gave_is_kept_with_its_message():
+    block = {"type": "web_search_tool_result", "content": [1]}
+    told = [
+        ev.ToolCallStart("s1", "web_search", "m1", provider_executed=True),
+        ev.Custom("provider_result", {"messageId": "m1", "toolCallId": "s1", "block": block}),
+    ]
+    kept = apply_all(Transcript(), told)
+    assert kept[0].metadata["providerResults"] == {"s1": block}
+    for foreign in ({"messageId": "x", "toolCallId": "s1", "block": 1}, {"toolCallId": "s1", "value": 1}, None):
+        assert apply(kept, ev.Custom("provider_result", foreign)) == kept

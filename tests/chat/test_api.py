@@ -261,7 +261,7 @@ async def test_a_second_run_while_one_is_active_is_409(http, key, plays, settled
     gate = asyncio.Event()
     plays(Turn("Hello there.", gate=gate))
     first = asyncio.ensure_future(post(http, key, body()))
-    await until(lambda: eventlog.open_channels() and eventlog.open_channels()[0].active)
+    await until(lambda: any(channel.active for channel in eventlog.open_channels()))
     refused = await post(http, key, body(run="r2", message="u2"))
     assert refused.status_code == 409
     assert refused.json()["error"]["code"] == "run_active"
