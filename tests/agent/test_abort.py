@@ -86,7 +86,7 @@ async def test_a_run_that_is_stopped_before_it_starts_asks_no_model():
     provider = ScriptedProvider(Turn("a"))
     told = await drive(Agent(provider, "m"), ctx=ctx)
     check_cancelled(told)
-    assert provider.requests == []
+    assert (provider.requests, told.turns) == ([], 0)
     assert told.transcript == Transcript((ASKED,))  # what the person wrote stays
 
 
@@ -235,6 +235,23 @@ async def test_a_tool_that_finishes_its_work_when_told_to_stop_has_its_result_to
     told = await run.told()
     check_cancelled(told)
     assert (told.results[0].content, told.results[0].error) == ("half of it is written", None)
+
+
+async def test_a_tool_that_fails_because_it_is_stopped_was_stopped():
+    @tool
+    async def touchy(ctx: ToolContext) -> None:
+        ctx.emit("began", 1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("how rude") from None
+
+    run = Stopped(Turn(calls=[("c1", "touchy", {})]), tools=[touchy])
+    await run.until(ev.Custom)
+    run.abort.abort()
+    told = await run.told()
+    check_cancelled(told)
+    assert told.codes == ["aborted"]
 
 
 async def test_a_tool_that_does_not_listen_is_left_behind(monkeypatch):
@@ -457,6 +474,24 @@ async def test_a_connection_that_fails_to_close_does_not_turn_a_stop_into_an_err
     await provider.waiting.wait()
     run.abort.abort()
     check_cancelled(await run.told())
+
+
+async def test_a_connection_that_fails_to_close_behind_a_reader_does_not_either():
+    class Sticky(Hanging):
+        async def stream(self, request):
+            try:
+                async for event in super().stream(request):
+                    yield event
+            finally:
+                raise OSError("could not close")
+
+    ctx = context()
+
+    def stop(event: ev.Event) -> None:
+        if isinstance(event, ev.TextMessageContent):
+            ctx.abort.abort()
+
+    check_cancelled(await drive(Agent(Sticky(*TEXT), "m"), ctx=ctx, on_event=stop))
 
 
 # -- what is not a stop

@@ -237,11 +237,12 @@ def test_folding_never_fails_and_never_changes_what_somebody_holds(stream, fork)
         again = apply(again, event)
     assert all(repr(transcript) == was for transcript, was in held)
 
+    asked = Counter(c.id for message in transcript for c in message.tool_calls)
     answered = Counter(part.tool_call_id for message in transcript for part in message.tool_results)
-    assert set(answered.values()) <= {1}
+    assert answered <= asked
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(any_event, max_size=40), st.integers(0, 40))
 def test_settling_changes_no_word(stream, at):
     plain = settled = Transcript()
