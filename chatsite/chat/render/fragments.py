@@ -463,10 +463,16 @@ def _user_parts(message: Message) -> str:
     html = []
     for part in message.parts:
         if isinstance(part, TextPart):
-            html.append(f"<div class=bubble hx-ignore>{escape(part.text)}</div>")
+            scrolls = _scrolls(part.text)
+            html.append(f"<div class=bubble hx-ignore{scrolls}>{escape(part.text)}</div>")
         elif isinstance(part, ImagePart | FilePart):
             html.append(f"<div class=bubble hx-ignore>{_attachment(part)}</div>")
     return "".join(html)
+
+
+def _scrolls(text: str) -> str:
+    """The attribute that lets the keyboard reach a text that is likely to scroll in its box."""
+    return " tabindex=0" if len(text) > 800 or text.count("\n") > 14 else ""
 
 
 _IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
@@ -506,7 +512,7 @@ def _call_pieces(id: str, call: ToolCallPart, context: _Context, number: int) ->
         arguments, more = "", words.count(len(call.arguments), "character")
     else:
         arguments, more = pretty(call.arguments), words.duration(result.duration_ms if result else None)
-    shown = f"<h4>Arguments</h4>{_code(arguments)}" if arguments.strip() else ""
+    shown = f"<p class=lab>Arguments</p>{_code(arguments)}" if arguments.strip() else ""
     return {
         f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
         f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
@@ -535,9 +541,11 @@ def _result(result: ToolResultPart | None) -> str:
         others = [part for part in result.content if not isinstance(part, TextPart)]
     if result.error is not None:
         said, code = _error_message(texts[0] if texts else ""), words.plain(result.error)
-        return f"<h4>Error</h4><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
+        return f"<p class=lab>Error</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
     shown = "".join(_code(pretty(text)) for text in texts)
-    return f"<h4>Result</h4>{shown}" + "".join(f"<p class=note>{_attachment(part)}</p>" for part in others)
+    return f"<p class=lab>Result</p>{shown}" + "".join(
+        f"<p class=note>{_attachment(part)}</p>" for part in others
+    )
 
 
 def _error_message(content: str) -> str:
@@ -577,7 +585,8 @@ def _code(text: str) -> str:
     rest = len(text) - MAX_SHOWN
     looks_json = text[:1] in "{[" and len(text) < 4_000
     more = f"<p class=note>and {words.count(rest, 'character')} more</p>" if rest > 0 else ""
-    return f"<pre>{code_html(text[:MAX_SHOWN], 'json' if looks_json else '')}</pre>{more}"
+    scrolls = _scrolls(text)
+    return f"<pre{scrolls}>{code_html(text[:MAX_SHOWN], 'json' if looks_json else '')}</pre>{more}"
 
 
 # -- the end of a run ----------------------------------------------------------------------------------------

@@ -58,11 +58,11 @@ def code_html(code: str, language: str) -> str:
 
 
 def figure(code: str, language: str) -> str:
-    """A code block with its language and a copy button; `code` is HTML already."""
+    """A code block (HTML already) with its language and a copy button; focusable, since it may scroll."""
     return (
         f'<figure class="code"><figcaption>{escape(language) or "text"}'
         f'<button type="button" class="copy">Copy</button></figcaption>'
-        f"<pre><code>{code}</code></pre></figure>"
+        f'<pre tabindex="0"><code>{code}</code></pre></figure>'
     )
 
 
@@ -154,8 +154,8 @@ class _Renderer(RendererHTML):
         return f'<a class="image" href="{escape(source)}">{label} ({escape(host)})</a>'
 
     def task(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        checked = " checked" if tokens[idx].content else ""
-        return f'<input type="checkbox" disabled{checked}> '
+        state = 'aria-label="done" checked' if tokens[idx].content else 'aria-label="open"'
+        return f'<input type="checkbox" disabled {state}> '
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return f'<a href="{escape(str(tokens[idx].attrs.get("href", "")))}">'
@@ -170,7 +170,7 @@ class _Renderer(RendererHTML):
     th_open = td_open = _cell
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return '<div class="table"><table>\n'
+        return '<div class="table" tabindex="0"><table>\n'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return "</table></div>\n"
@@ -194,19 +194,20 @@ _ATTRIBUTES: dict[str, set[str]] = {
     "a": {"href", "class"},
     "button": {"type", "class"},
     "code": {"class"},
-    "div": {"class"},
+    "div": {"class", "tabindex"},
     "figure": {"class"},
-    "input": {"type", "disabled", "checked"},
+    "input": {"type", "disabled", "checked", "aria-label"},
     "li": {"class"},
     "ol": {"start"},
     "p": {"class"},
+    "pre": {"tabindex"},
     "span": {"class"},
     "td": {"class"},
     "th": {"class"},
 }
 _TAGS = set(_ATTRIBUTES) | {
     *("blockquote", "br", "del", "em", "figcaption", "h1", "h2", "h3", "h4", "h5", "h6", "hr"),
-    *("pre", "s", "strong", "table", "tbody", "thead", "tr", "ul"),
+    *("s", "strong", "table", "tbody", "thead", "tr", "ul"),
 }
 
 

@@ -67,7 +67,7 @@ TAGS = {
 OURS = {"hx-up", "hx-set", "hx-add", "hx-partial", "title"}
 ATTRIBUTES = {
     *("alt", "aria-hidden", "aria-label", "checked", "class", "data-v", "disabled", "form", "hidden", "href"),
-    *("hx-ignore", "id", "rel", "src", "start", "target", "type"),
+    *("hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
 }
 OURS_ATTRIBUTES = {"to", "k", "d", "c", "f", "v", "hx-target", "hx-swap"}
 

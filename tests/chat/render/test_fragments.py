@@ -288,8 +288,8 @@ def test_a_card_shows_name_arguments_result_and_time():
     html = card(result=OK)
     assert "<b hx-ignore>get_weather</b>" in html
     assert "class=brief hx-ignore>SF</span>" in html
-    assert "<h4>Arguments</h4>" in html
-    assert "<h4>Result</h4>" in html
+    assert "<p class=lab>Arguments</p>" in html
+    assert "<p class=lab>Result</p>" in html
     assert "<small>12 ms</small>" in html
 
 
