@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
-from django.test import AsyncClient, Client
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -150,6 +150,24 @@ def test_the_transcript_shows_what_was_said_done_and_counted(admin, person):
         assert detail(row) in text
 
 
+def test_the_lists_say_what_became_of_each(admin, person):
+    thread = weather(person)
+    for model, cells in {
+        "thread": ["ada", "fox-1", "finished", "length", "4"],
+        "run": ["Weather", "Finished", "length", "fox-1", "2", "3.0 s", "page"],
+        "message": ["Wear a light", "Assistant", "tool_calls", "length", "fox-1", "Weather"],
+        "toolcall": ["get_weather", "Done", "12 ms", str(thread.runs.get())],
+        "apikey": [],
+    }.items():
+        shown = cells_in(page(admin, listing(model)))
+        assert set(cells) <= shown, (model, shown)
+
+
+def cells_in(text: str) -> set[str]:
+    cells = re.findall(r"<t[dh] class=\"field-[^>]*>(.*?)</t[dh]>", text)
+    return {re.sub(r"<[^>]*>", "", cell) for cell in cells}
+
+
 def test_a_thread_its_runs_messages_and_calls_lead_to_each_other(admin, person):
     thread, other = weather(person), weather(person)
     run = thread.runs.get()
@@ -218,6 +236,7 @@ def test_answers_that_left_the_active_branch_are_counted_and_linked(admin, perso
     assert "Try 1" in text
     assert "Wear a light" not in text
     assert "2 other answers" in text
+    assert "3 (2 off the active branch)" in text
     beside = listing("message", parent__id__exact=question.pk)
     assert beside in text
     assert rows_in(page(admin, beside)) == 3
@@ -237,44 +256,40 @@ def test_there_is_no_page_for_what_does_not_exist(admin):
 # -- real runs -----------------------------------------------------------------------------------------------
 
 
-async def test_the_event_log_replays_a_run_in_order(person, plays, settled):
+async def test_the_event_log_replays_a_run_in_order(admin, person, plays, settled):
     plays(Turn(calls=[("c1", "get_weather", {"city": "Oslo"})]), Turn("one two three four", delta_size=3))
     done = await commands.begin_thread(person, Send(text="Weather?"), door="page")
     await settled()
-    client = AsyncClient()
-    root = await db.write(User.objects.create_superuser, "root")
-    await client.aforce_login(root)
-    answer = await client.get(reverse("admin:chat_run_events", args=[done.run.pk]))
-    assert answer.status_code == 200
+    text = await db.read(page, admin, reverse("admin:chat_run_events", args=[done.run.pk]))
     kept = await db.read(lambda: list(RunEvent.objects.filter(run=done.run).order_by("number")))
-    shown = re.findall(r"<td><code>(\w+)</code></td>", answer.text)
+    shown = re.findall(r"<td><code>(\w+)</code></td>", text)
     assert shown == [row.type for row in kept]
     assert shown[0] == "RUN_STARTED"
     assert shown[-1] == "RUN_FINISHED"
     line = next(row for row in kept if row.first < row.number)
-    assert f"<td>{line.first}–{line.number}</td>" in answer.text
-    assert "one two three four" in answer.text
+    assert f"<td>{line.first}–{line.number}</td>" in text
+    assert "one two three four" in text
 
-    answer = await client.get(transcript(done.thread))
-    assert "<code>tool_calls</code>" in answer.text
-    assert "<code>stop</code>" in answer.text
+    text = await db.read(page, admin, transcript(done.thread))
+    assert "<code>tool_calls</code>" in text
+    assert "<code>stop</code>" in text
 
 
-async def test_a_run_at_work_is_shown_as_far_as_it_is(person, plays, settled):
+async def test_a_run_at_work_is_shown_as_far_as_it_is(admin, person, plays, settled):
     gate = asyncio.Event()
     provider = plays(Turn("The first half, the second half.", delta_size=4, gate=gate), Turn("Again."))
     done = await commands.begin_thread(person, Send(text="Go"), door="page")
     await until(lambda: provider.requests)
-    client = AsyncClient()
-    await client.aforce_login(await db.write(User.objects.create_superuser, "root"))
-    answer = await client.get(transcript(done.thread))
-    assert answer.status_code == 200
-    assert '<span class="loom-state running">running</span>' in answer.text
+    text = ""
+    while "The first half" not in text:
+        text = await db.read(page, admin, transcript(done.thread))
+    assert '<span class="loom-state running">running</span>' in text
+    assert "<code>still open</code>" in text
     gate.set()
     await settled()
     await commands.perform(person, done.thread.public_id, Retry(), door="page")
     await settled()
-    text = (await client.get(transcript(done.thread))).text
+    text = await db.read(page, admin, transcript(done.thread))
     assert "Again." in text
     assert "1 other answer<" in text
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
@@ -30,6 +31,9 @@ class Listing(ChangeList):
     """A list that leaves long columns in the database, and asks once for what a whole page needs besides."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        if any("\0" in value for values in self.filter_params.values() for value in values):
+            # No text column holds one, and PostgreSQL refuses to be asked.
+            raise IncorrectLookupParameters
         rows = super().get_queryset(request, exclude_parameters)
         return rows.defer(*self.model_admin.heavy).annotate(**self.model_admin.list_annotations)
 

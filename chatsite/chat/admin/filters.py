@@ -29,8 +29,6 @@ from chatsite.chat.render import words
 MOST_CHOICES = 50
 NEWEST = 2_000
 """How many rows, newest first, are looked at for values of a column without an index."""
-NUL = "\0"
-"""No text column holds one, and PostgreSQL refuses to be asked."""
 
 Choices = list[tuple[str, str]]
 
@@ -70,9 +68,7 @@ class ValueFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         value = self.value()
-        if value is None:
-            return None
-        return queryset.none() if NUL in value else self.chosen(queryset, value)
+        return None if value is None else self.chosen(queryset, value)
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(**{str(self.parameter_name): value})
@@ -206,8 +202,6 @@ class PersonFilter(FormFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         name = self.used_parameters.get(next(iter(self.inputs)), "").strip()
-        if NUL in name:
-            return queryset.none()
         return queryset.filter(**{self.path: name}) if name else queryset
 
 

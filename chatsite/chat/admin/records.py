@@ -31,16 +31,18 @@ from chatsite.chat.models import Message, Run, Thread, ToolCall
 from chatsite.chat.render import words
 
 START_OF_TEXT = 120
+SHORT_ID = 10
 
 
 @admin.register(Thread)
 class ThreadAdmin(ReadOnlyAdmin):
     fields = ("title", "public_id", "owner", "model", "head", "created_at", "updated_at")
     list_display = (
-        "__str__", "owner", "model", "messages", "last_state", "last_stop_reason", "updated_at",
-        "transcript",
+        "__str__", "transcript", "owner", "model", "messages", "last_state", "last_stop_reason",
+        "updated_at",
     )  # fmt: skip
     list_select_related = ("owner",)
+    sortable_by = ("updated_at",)
     list_filter = (
         filters.LastStateFilter,
         filters.LastStopReasonFilter,
@@ -108,8 +110,8 @@ class RunAdmin(ReadOnlyAdmin):
         "stop_requested", "owner", "heartbeat_at",
     )  # fmt: skip
     list_display = (
-        "public_id", "thread", "state", "stop_reason", "finish_reason", "model", "turns", "door",
-        "created_at", "duration", "error_code",
+        "short_id", "in_thread", "state", "stop_reason", "finish_reason", "error_code", "model", "turns",
+        "duration", "door", "created_at",
     )  # fmt: skip
     list_select_related = ("thread",)
     heavy = ("usage", "error")
@@ -132,6 +134,14 @@ class RunAdmin(ReadOnlyAdmin):
             ("Messages", list_url(Message, run__id__exact=row.pk)),
             ("Tool calls", list_url(ToolCall, run__id__exact=row.pk)),
         )
+
+    @admin.display(description="run")
+    def short_id(self, row: Any) -> str:
+        return row.public_id if len(row.public_id) <= SHORT_ID else f"{row.public_id[: SHORT_ID - 1]}…"
+
+    @admin.display(description="thread")
+    def in_thread(self, row: Any) -> SafeString:
+        return link_to(row.thread, transcript_url(row.thread_id, run=row.pk))
 
     @admin.display(description="duration")
     def duration(self, row: Any) -> str:
@@ -165,7 +175,7 @@ class MessageAdmin(ReadOnlyAdmin):
         "public_id", "thread", "run", "parent", "role", "finish_reason", "stop_reason", "whole_text",
         "pretty_parts", "pretty_metadata", "client_id", "created_at",
     )  # fmt: skip
-    list_display = ("start_of_text", "role", "ended", "model", "in_thread", "created_at")
+    list_display = ("start_of_text", "role", "ended", "by_model", "in_thread", "created_at")
     list_select_related = ("thread",)
     heavy = ("text", "parts")
     list_annotations = {"start": Substr("text", 1, START_OF_TEXT)}
@@ -190,7 +200,7 @@ class MessageAdmin(ReadOnlyAdmin):
         return transcript.finish_words(row.role, row.finish_reason)
 
     @admin.display(description="model")
-    def model(self, row: Any) -> str:
+    def by_model(self, row: Any) -> str:
         return words.plain(str(row.metadata.get("model", ""))) or NOTHING
 
     @admin.display(description="thread")

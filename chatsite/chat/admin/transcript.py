@@ -65,6 +65,7 @@ def page_of(thread: Thread, number: str | None, run_pk: str | None = None) -> di
     state = store.load_state(thread)
     runs = {run.public_id: run for run in thread.runs.all()}
     tree = _Tree(thread)
+    off_branch = len(runs) - sum(segment.run.id in runs for segment in state.segments)
     paginator = Paginator(state.segments, RUNS_ON_A_PAGE)
     page: Page[Segment] = paginator.get_page(number or _place_of(run_pk, state, runs) // RUNS_ON_A_PAGE + 1)
     return {
@@ -72,6 +73,7 @@ def page_of(thread: Thread, number: str | None, run_pk: str | None = None) -> di
         "page": page,
         "blocks": [_block(state, segment, runs.get(segment.run.id), tree) for segment in page.object_list],
         "run_count": len(runs),
+        "off_branch": off_branch,
     }
 
 
