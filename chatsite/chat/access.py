@@ -1,4 +1,4 @@
-"""Who may: the one place where a thread is looked up for a person or program.
+"""Who may: the one place where a thread is looked up for a person or program, and where keys are made and end.
 
 What is another's does not exist: `NotFound`, whatever the door, so that ids cannot be guessed by their answers.
 """
@@ -45,6 +45,11 @@ def new_api_key(user: Any, *, label: str = "", value: str = "") -> str:
     key = value or KEY_PREFIX + secrets.token_urlsafe(32)
     ApiKey.objects.create(user=user, label=label, digest=digest_of(key), hint=key[: min(8, len(key) // 4)])
     return key
+
+
+def revoke(key: ApiKey) -> bool:
+    """From now on the key opens nothing. False when it was revoked before: the first time stays on record."""
+    return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
 def key_in(authorization: str, x_api_key: str) -> str | None:

@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
+from chatsite.chat import access
 from chatsite.chat.admin.base import USERNAME, ReadOnlyAdmin
 from chatsite.chat.admin.filters import DayFilter, KeyUserFilter
 from chatsite.chat.models import ApiKey
@@ -35,10 +35,9 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     @admin.action(description="Revoke selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Revoked keys stay revoked, at the time it first happened."""
-        now = timezone.now()
         done = 0
         for key in queryset.filter(revoked_at=None):
-            if ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now):
+            if access.revoke(key):
                 self.log_change(request, key, "Revoked.")
                 done += 1
         self.message_user(request, f"Revoked {count(done, 'key')}.", messages.SUCCESS)
