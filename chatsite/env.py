@@ -184,5 +184,5 @@ def _shown(raw: str) -> str:
     """What can be told of an address: not its user, password, path or query, where keys tend to be."""
     parts = _split(raw)
     if parts is None or not parts.scheme:
-        return "not an address"
+        return "something that is no address"
     return repr(f"{parts.scheme}://{parts.hostname}/..." if parts.hostname else f"{parts.scheme}:...")

@@ -31,7 +31,7 @@ WRONG = [
     ),
     (
         {"ANTHROPIC_BASE_URL": "nowhere"},
-        "ANTHROPIC_BASE_URL is not an address; write an address that begins with http:// or https://.",
+        "ANTHROPIC_BASE_URL is something that is no address; write an address that begins with http:// or https://.",
     ),
     (
         {"REDIS_URL": "http://localhost"},
@@ -39,7 +39,7 @@ WRONG = [
     ),
     (
         {"CSRF_TRUSTED_ORIGINS": "chat.example.org"},
-        "CSRF_TRUSTED_ORIGINS holds not an address; write origins like https://chat.example.org.",
+        "CSRF_TRUSTED_ORIGINS holds something that is no address; write origins like https://chat.example.org.",
     ),
     (
         {"SECRET_KEY_FILE": "/no/such/file"},
