@@ -18,7 +18,7 @@ The rooms:
                   strategies one more turn?          tally      what a run has used
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
-    tools         tools      @tool, Tool, ToolRegistry   signatures  a function's signature as a schema
+    tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
     what waits    loop       run_agent                   tool_calls  the calls of one turn
                   context    what a run is given; AbortSignal
     providers/    something that streams one turn: base (the contract), http, scripted (plays what it is told)

@@ -177,10 +177,14 @@ def _place(call: ToolCallPart, tools: ToolRegistry) -> ToolCallPart | ToolResult
             call.id, "unknown_tool", f"There is no tool {call.name[:64]!r}. Known tools: {known}."
         )
     try:
-        parse(tool.json_text(call.arguments))
+        if tool.execute is not None:
+            parse(tool.json_text(call.arguments))
+            return call
+        # What runs here is held against its schema when it is about to run; a client is only asked what fits.
+        tool.read(call.arguments)
+        return _AtClient(call)
     except InvalidArguments as error:
         return error_result(call.id, error.code, str(error))
-    return call if tool.execute is not None else _AtClient(call)
 
 
 def limited(transcript: Transcript, reason: str | None, final_answer: bool) -> CallModel | Finish:

@@ -25,6 +25,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol, overload
 
 from pydantic import ValidationError
@@ -33,10 +34,13 @@ from pydantic_core import from_json
 from agent.context import AbortSignal
 from agent.errors import AgentError, InvalidRequest
 from agent.providers.base import ToolSpec
+from agent.schemas import problems
 from agent.signatures import read_signature
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NO_ARGUMENTS = "{}"
+MOST_PROBLEMS = 5
+"""How many of them a model is told at once."""
 
 NeedsApproval = bool | Callable[[Mapping[str, Any], "ToolContext"], bool | Awaitable[bool]]
 
@@ -141,11 +145,11 @@ class Tool(_Options):
             except ValidationError as error:
                 raise InvalidArguments(explain(error)) from error
         arguments = parse(raw)
+        wrong = list(islice(problems(arguments, self.parameters), MOST_PROBLEMS))
+        if wrong:
+            raise InvalidArguments("; ".join(wrong))
         if not isinstance(arguments, dict):
-            raise InvalidArguments("The arguments are no JSON object.")
-        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
-        if missing:
-            raise InvalidArguments("; ".join(f"{name}: Field required" for name in missing))
+            raise InvalidArguments("arguments: Should be object")
         return arguments
 
     def json_text(self, text: str) -> str:
@@ -167,11 +171,12 @@ def parse(text: str) -> Any:
 
 def explain(error: ValidationError) -> str:
     """What is wrong and where, without repeating the value: it may be long, and the model knows it."""
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    found = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [
-        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems[:5]
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+        for problem in found[:MOST_PROBLEMS]
     ]
-    more = len(problems) - len(lines)
+    more = len(found) - len(lines)
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 

@@ -104,6 +104,17 @@ def test_arguments_that_are_no_json_are_an_answer_wherever_the_tool_is(name, arg
     assert [result.error for result in made.results] == ["invalid_arguments"]
 
 
+def test_a_client_is_not_asked_what_does_not_fit_its_schema():
+    pick = Tool("pick", "", {"type": "object", "required": ["folder"], "properties": {}})
+    turn = assistant(
+        "m1", call("c1", "pick", "{}"), call("c2", "pick", '{"folder": "/"}'), reason="tool_calls"
+    )
+    tools = ToolRegistry([pick])
+    made = next_step(Transcript((U1, turn)), tools)
+    assert [(result.tool_call_id, result.error) for result in made.results] == [("c1", "invalid_arguments")]
+    assert next_step(Transcript((U1, turn, answered("c1"))), tools) == Wait(client_calls=turn.tool_calls[1:])
+
+
 # -- calls that run, and calls that wait
 
 

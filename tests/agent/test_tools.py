@@ -289,6 +289,75 @@ def test_a_plain_tool_wants_what_its_schema_requires():
     assert refusal(plain, '{"a": 1}') == "b: Field required"
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "hot": {"type": ["boolean", "null"]},
+        "unit": {"enum": ["C", "F"]},
+        "v": {"const": 1},
+        "stops": {
+            "type": "array",
+            "items": {"type": "object", "required": ["at"], "properties": {"at": {"type": "number"}}},
+        },
+        "deep": {"type": "object", "additionalProperties": False, "properties": {"x": {}}},
+        "any": {"anyOf": [{"type": "string"}]},
+        "odd": True,
+    },
+    "required": ["city"],
+}
+PLAIN = Tool("plain", "", SCHEMA, lambda arguments, ctx: None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"city": "Oslo"},
+        {"city": "", "days": 2, "hot": None, "unit": "F", "v": 1, "stops": [{"at": 1.5}, {"at": 2}]},
+        {"city": "Oslo", "days": 2.0, "deep": {"x": [1]}, "any": 5, "odd": 1, "unheard": "of"},
+    ],
+)
+def test_what_fits_a_given_schema_is_taken(given):
+    assert PLAIN.read(json.dumps(given)) == given
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, "city: Field required"),
+        ({"city": 1}, "city: Should be string"),
+        ({"days": 1.5}, "days: Should be integer"),
+        ({"days": True}, "days: Should be integer"),
+        ({"days": None}, "days: Should be integer"),
+        ({"hot": 1}, "hot: Should be boolean or null"),
+        ({"unit": "K"}, "unit: Should be one of 'C', 'F'"),
+        ({"v": 2}, "v: Should be 1"),
+        ({"stops": [{"at": 1}, {}]}, "stops.1.at: Field required"),
+        ({"stops": [{"at": "1"}]}, "stops.0.at: Should be number"),
+        ({"stops": {}}, "stops: Should be array"),
+        ({"deep": {"x": 1, "y": 2}}, "deep.y: No such field"),
+    ],
+)
+def test_what_does_not_fit_a_given_schema_is_named_by_its_path(wrong, said):
+    assert refusal(PLAIN, json.dumps({"city": "Oslo"} | wrong if wrong else {})) == said
+
+
+def test_a_number_beyond_all_bounds_is_no_integer():
+    assert "days" in refusal(PLAIN, '{"city": "Oslo", "days": 1e999}')
+
+
+def test_a_type_nobody_knows_lets_everything_pass():
+    assert Tool("x", "", {"type": "object", "properties": {"a": {"type": "file"}}}).read('{"a": 1}') == {
+        "a": 1
+    }
+
+
+def test_a_model_is_told_five_problems_at_once_at_most():
+    text = refusal(PLAIN, json.dumps({"city": "Oslo", "stops": [{} for _ in range(50)]}))
+    assert text.count("Field required") == 5
+
+
 # -- the registry
 
 
