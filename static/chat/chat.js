@@ -14,7 +14,7 @@
     notice.replaceChildren(p);
   };
 
-  // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/fragments.py says what they mean)
+  // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/swaps.py says what they mean)
 
   const put = (fragment, parent) => {
     const added = [...fragment.children];

@@ -22,7 +22,9 @@ from agent.messages import (
     Usage,
     user_message,
 )
-from chatsite.chat.render.fragments import MAX_SHOWN, FragmentWriter, appended, render_full, render_transcript
+from chatsite.chat.render.cards import MAX_SHOWN
+from chatsite.chat.render.fragments import FragmentWriter, render_full, render_transcript
+from chatsite.chat.render.growing import appended
 from chatsite.chat.state import RunView, Segment, ThreadState
 from tests.chat.render.hostile import HOSTILE, assert_inert
 from tests.chat.render.page import Page

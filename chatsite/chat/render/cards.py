@@ -1,0 +1,125 @@
+"""Tool calls as cards, and files as notes: everything shown of them is escaped, and stands inside `hx-ignore`.
+
+A card is a `<details>` that stays on the page; only the pieces in it that change are sent again, so one that
+somebody opened stays open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+
+from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
+from chatsite.chat.render import words
+from chatsite.chat.render.blocks import tidy
+from chatsite.chat.render.context import Context
+from chatsite.chat.render.markdown import clean, code_html, escape
+
+MAX_SHOWN = 40_000
+"""Characters shown of one call's arguments or result; what is behind is counted, not shown."""
+
+
+def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> dict[str, str]:
+    """The parts of a card that change: state, arguments, result."""
+    result = context.results[number]
+    state = _state_of(call, context, result)
+    if context.is_open:
+        # Arguments are shown when they are whole: half of them say little, and sending them again at each
+        # step would cost the square of their length.
+        arguments, more = "", words.count(len(call.arguments), "character")
+    else:
+        arguments, more = pretty(call.arguments), words.duration(result.duration_ms if result else None)
+    shown = f"<p class=lab>Arguments</p>{_code(arguments)}" if arguments.strip() else ""
+    return {
+        f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
+        f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
+        f"{id}a": f"<div id={id}a hx-ignore>{shown}</div>",
+        f"{id}r": f"<div id={id}r hx-ignore>{_result(result)}</div>",
+    }
+
+
+def _state_of(call: ToolCallPart, context: Context, result: ToolResultPart | None) -> words.CallState:
+    if result is not None:
+        return words.call_state(result.error)
+    if call.provider_executed:
+        return words.PREPARING if context.is_open else words.BY_PROVIDER
+    if context.run_state == "active":
+        return words.PREPARING if context.is_open else words.RUNNING
+    return words.NO_RESULT.get(context.run_state, words.CallState("no result", "failed"))
+
+
+def _result(result: ToolResultPart | None) -> str:
+    if result is None:
+        return ""
+    if isinstance(result.content, str):
+        texts, others = [result.content], []
+    else:
+        texts = [part.text for part in result.content if isinstance(part, TextPart)]
+        others = [part for part in result.content if not isinstance(part, TextPart)]
+    if result.error is not None:
+        said, code = _error_message(texts[0] if texts else ""), words.plain(result.error)
+        return f"<p class=lab>Error</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
+    shown = "".join(_code(pretty(text)) for text in texts)
+    return f"<p class=lab>Result</p>{shown}" + "".join(
+        f"<p class=note>{attachment(part)}</p>" for part in others
+    )
+
+
+def _error_message(content: str) -> str:
+    """The sentence of `{"error": "..."}`, or the content as it is."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return content[:MAX_SHOWN]
+    message = value.get("error") if isinstance(value, dict) else None
+    return message[:MAX_SHOWN] if isinstance(message, str) else content[:MAX_SHOWN]
+
+
+def _brief(arguments: str) -> str:
+    """The arguments in half a line, for the folded card: the plain values of an object."""
+    try:
+        value = json.loads(arguments) if 0 < len(arguments) < 4_000 else None
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    return words.plain(", ".join(str(each) for each in value.values() if isinstance(each, str | int | float)))
+
+
+@lru_cache(maxsize=1024)
+def pretty(text: str) -> str:
+    """JSON set out in lines; anything else as it is."""
+    if len(text) > MAX_SHOWN:
+        return text
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _code(text: str) -> str:
+    text = tidy(text)
+    rest = len(text) - MAX_SHOWN
+    looks_json = text[:1] in "{[" and len(text) < 4_000
+    more = f"<p class=note>and {words.count(rest, 'character')} more</p>" if rest > 0 else ""
+    return f"<pre{scrolls(text)}>{code_html(text[:MAX_SHOWN], 'json' if looks_json else '')}</pre>{more}"
+
+
+def scrolls(text: str) -> str:
+    """The attribute that lets the keyboard reach a text that is likely to scroll in its box."""
+    return " tabindex=0" if len(text) > 800 or text.count("\n") > 14 else ""
+
+
+_IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+def attachment(part: ImagePart | FilePart) -> str:
+    if isinstance(part, ImagePart) and part.data and part.mime_type in _IMAGE_TYPES:
+        if _BASE64.fullmatch(part.data):
+            return f'<img alt="attached image" src="data:{part.mime_type};base64,{part.data}">'
+        return "an image that cannot be read"
+    kind = "image" if isinstance(part, ImagePart) else part.kind
+    name = words.plain(getattr(part, "name", None) or "") or f"attached {kind}"
+    return clean(f'<a href="{escape(part.url)}">{escape(name)}</a>') if part.url else escape(name)

@@ -1,0 +1,62 @@
+"""The elements in which HTML comes to the page, and what they do there.
+
+Applying one twice changes nothing the second time. htmx itself knows `<hx-partial>` and `<title>`; the page's own
+script (`static/chat/chat.js`) knows
+
+    <hx-up to=ID>elements</hx-up>         each element replaces the one of its id, or goes to the end of ID
+    <hx-set to=ID k=3 f=40 v=52>..        block 3 of the text ID becomes this; `c` is how many blocks stay
+    <hx-add to=ID k=3 d=2 f=40 v=52>..    goes to the end of block 3, inside its last element, two deep
+
+`f` is the version of the text this is made for, `v` the one it makes (`x`: final). A version is the length of
+the text's source, so a page that was loaded in the middle continues from there. Made by `growing.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+from functools import lru_cache
+from hashlib import blake2b
+
+from chatsite.chat.render import words
+from chatsite.chat.render.markdown import escape
+from chatsite.chat.state import ThreadState
+
+
+@lru_cache(maxsize=8192)
+def short_id(kind: str, id: str) -> str:
+    """An element's id for a row's: short, since it stands in every fragment, and good as a CSS name."""
+    return kind + base64.urlsafe_b64encode(blake2b(id.encode(), digest_size=6).digest()).decode()
+
+
+def up(target: str, html: str) -> str:
+    return f"<hx-up to={target}>{html}</hx-up>"
+
+
+def replace_shown(html: str) -> str:
+    """Elements that the page has already."""
+    return f"<hx-up>{html}</hx-up>"
+
+
+def live(state: ThreadState) -> str:
+    """What Send and Stop look at: whether a run is active."""
+    return replace_shown(live_html(state))
+
+
+def live_html(state: ThreadState) -> str:
+    return f"<i id=live hidden{'' if state.active_run is None else ' class=on'}></i>"
+
+
+def status(text: str) -> str:
+    return f'<hx-partial hx-target="#status" hx-swap="textContent">{escape(text)}</hx-partial>'
+
+
+def title_html(state: ThreadState) -> str:
+    title = escape(words.plain(state.title) or "New thread")
+    places = f"#title,#t-{escape(state.thread_id)}"
+    return (
+        f'<title>{title}</title><hx-partial hx-target="{places}" hx-swap="textContent">{title}</hx-partial>'
+    )
+
+
+def gone(id: str) -> str:
+    return f'<hx-partial hx-target="#{id}" hx-swap="delete"></hx-partial>'

@@ -1,0 +1,205 @@
+"""The transcript as HTML, and what changes in it from one state to the next.
+
+log > section.run #r..  > div #r..m > article.msg #m..  > part #m..-0, #m..-1
+                        > footer #r..e                    > div (block)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from chatsite.chat.render import words
+from chatsite.chat.render.cards import attachment, call_pieces, scrolls
+from chatsite.chat.render.context import Context, contexts_of
+from chatsite.chat.render.ends import end_html
+from chatsite.chat.render.growing import Growing
+from chatsite.chat.render.markdown import escape
+from chatsite.chat.render.swaps import gone, replace_shown, short_id, up
+from chatsite.chat.state import Segment, ThreadState
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A message on the page."""
+
+    message: Message
+    context: Context
+    texts: dict[int, Growing] = field(default_factory=dict)
+    pieces: dict[str, str] = field(default_factory=dict)
+    """Small elements by id, as they are shown."""
+
+
+class Writer:
+    """Knows what the page shows: each message, and the end of each run."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, _Shown] = {}
+        self._ends: dict[str, str] = {}
+
+    def whole(self, state: ThreadState) -> str:
+        return "".join(self.segment(segment) for segment in state.segments)
+
+    def segment(self, segment: Segment) -> str:
+        id = short_id("r", segment.run.id)
+        contexts = contexts_of(segment)
+        articles = "".join(
+            self._article(message, context)
+            for message, context in zip(segment.messages, contexts, strict=True)
+        )
+        end = self._ends[id] = end_html(id, segment)
+        return f"<section id={id} class=run><div id={id}m>{articles}</div>{end}</section>"
+
+    def without(self, segment: Segment) -> str:
+        """The fragment that takes a run off the page."""
+        for message in segment.messages:
+            self._messages.pop(message.id, None)
+        return gone(short_id("r", segment.run.id))
+
+    def segment_changes(self, old: Segment, segment: Segment) -> Iterable[str]:
+        if old.run == segment.run and _same(old.messages, segment.messages):
+            return
+        id = short_id("r", segment.run.id)
+        if [message.id for message in old.messages] != [
+            message.id for message in segment.messages[: len(old.messages)]
+        ]:
+            for message in old.messages:
+                self._messages.pop(message.id, None)
+            yield up("log", self.segment(segment))
+            return
+        for message, context in zip(segment.messages, contexts_of(segment), strict=True):
+            shown = self._messages.get(message.id)
+            if shown is None:
+                if article := self._article(message, context):
+                    yield up(f"{id}m", article)
+            elif shown.message is not message or shown.context != context:
+                yield self._message_changes(f"{id}m", shown, message, context)
+        end = end_html(id, segment)
+        if end != self._ends.get(id):
+            self._ends[id] = end
+            yield up(id, end)
+
+    def _article(self, message: Message, context: Context) -> str:
+        """A message as an element of its own; "" for those that show as part of others (tool results)."""
+        shown = self._messages[message.id] = _Shown(message, context)
+        if message.role == "tool":
+            return ""
+        id = short_id("m", message.id)
+        if message.role == "user":
+            return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}</article>'
+        if message.role != "assistant":
+            text = f"<div class=md hx-ignore><p class=raw>{escape(message.text)}</p></div>"
+            return f'<details id={id} class="msg fold"><summary>Instructions</summary>{text}</details>'
+        parts = "".join(
+            self._part(shown, id, place, part, context) for place, part in enumerate(message.parts)
+        )
+        note = shown.pieces["note"] = _turn_note(context, message)
+        return f'<article id={id} class="msg bot" aria-label=Assistant>{parts}{note}</article>'
+
+    def _part(self, shown: _Shown, id: str, place: int, part: Part, context: Context) -> str:
+        part_id = f"{id}-{place}"
+        match part:
+            case TextPart():
+                growing = shown.texts[place] = Growing(part_id)
+                return growing.html(part.text, is_open=context.is_open)
+            case ThinkingPart() if part.redacted and not part.text:
+                return f"<p id={part_id} class=note>A thought the provider does not show.</p>"
+            case ThinkingPart():
+                growing = shown.texts[place] = Growing(f"{part_id}t")
+                text = growing.html(part.text, is_open=context.is_open)
+                head = shown.pieces[f"{part_id}s"] = _thinking_head(part_id, _is_last(shown, place, context))
+                return f"<details id={part_id} class=fold><summary>{head}</summary>{text}</details>"
+            case ToolCallPart():
+                pieces = call_pieces(part_id, part, context, _call_number(shown.message, place))
+                shown.pieces.update(pieces)
+                brief, head, arguments, result = pieces.values()
+                name = f"<b hx-ignore>{escape(words.plain(part.name))}</b>"
+                return (
+                    f"<details id={part_id} class=call><summary>{name}{brief}{head}</summary>"
+                    f"{arguments}{result}</details>"
+                )
+            case ImagePart() | FilePart():
+                return f"<p id={part_id} class=note hx-ignore>{attachment(part)}</p>"
+        return ""
+
+    def _message_changes(self, parent: str, shown: _Shown, message: Message, context: Context) -> str:
+        if message.role != "assistant" or len(message.parts) < len(shown.message.parts):
+            return up(parent, article) if (article := self._article(message, context)) else ""
+        id = short_id("m", message.id)
+        before = len(shown.message.parts)
+        shown.message, shown.context = message, context
+        changes: list[str] = []
+        for place, part in enumerate(message.parts):
+            if place >= before:
+                changes.append(up(id, self._part(shown, id, place, part, context)))
+            else:
+                changes.append(self._part_changes(shown, id, place, part, context))
+        note = _turn_note(context, message)
+        if note != shown.pieces["note"]:
+            shown.pieces["note"] = note
+            changes.append(up(id, note))
+        return "".join(changes)
+
+    def _part_changes(self, shown: _Shown, id: str, place: int, part: Part, context: Context) -> str:
+        part_id = f"{id}-{place}"
+        match part:
+            case TextPart() | ThinkingPart() if place in shown.texts:
+                try:
+                    changes = shown.texts[place].changes(part.text, is_open=context.is_open)
+                except ValueError:  # a restart lost the last words: show what is kept
+                    return up(id, self._part(shown, id, place, part, context))
+                if isinstance(part, ThinkingPart):
+                    head = _thinking_head(part_id, _is_last(shown, place, context))
+                    changes += _piece_changes(shown, {f"{part_id}s": head})
+                return changes
+            case ToolCallPart():
+                pieces = call_pieces(part_id, part, context, _call_number(shown.message, place))
+                return _piece_changes(shown, pieces)
+        return ""
+
+
+def _same(old: Sequence[Message], new: Sequence[Message]) -> bool:
+    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+
+
+def _is_last(shown: _Shown, place: int, context: Context) -> bool:
+    return context.is_open and place == len(shown.message.parts) - 1
+
+
+def _call_number(message: Message, place: int) -> int:
+    return sum(isinstance(part, ToolCallPart) for part in message.parts[:place])
+
+
+def _piece_changes(shown: _Shown, pieces: Mapping[str, str]) -> str:
+    changed = {id: html for id, html in pieces.items() if html != shown.pieces.get(id)}
+    shown.pieces.update(changed)
+    return replace_shown("".join(changed.values())) if changed else ""
+
+
+def _user_parts(message: Message) -> str:
+    html = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            html.append(f"<div class=bubble hx-ignore{scrolls(part.text)}>{escape(part.text)}</div>")
+        elif isinstance(part, ImagePart | FilePart):
+            html.append(f"<div class=bubble hx-ignore>{attachment(part)}</div>")
+    return "".join(html)
+
+
+def _thinking_head(id: str, going_on: bool) -> str:
+    return f"<span id={id}s>{'Thinking…' if going_on else 'Thoughts'}</span>"
+
+
+def _turn_note(context: Context, message: Message) -> str:
+    """The end of a turn inside a run that went on behind it; empty for the others."""
+    text = words.TURN_WORDS.get(message.finish_reason or "") if context.goes_on else None
+    return f"<p id={short_id('m', message.id)}n class=note>{text}</p>" if text else ""
