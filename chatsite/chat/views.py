@@ -22,7 +22,7 @@ from django.http import (
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from chatsite.chat import commands, db, eventlog, rounds, store, stream
 from chatsite.chat.agents import DEMO, agents
@@ -52,13 +52,13 @@ def _door(view: View) -> View:
     return login_required(handle)
 
 
-@require_GET
+@require_safe
 @_door
 async def home(request: HttpRequest) -> HttpResponse:
     return await _page(request, None)
 
 
-@require_GET
+@require_safe
 @_door
 async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _page(request, await commands.thread_for(request.person, thread_id))

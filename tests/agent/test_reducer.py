@@ -400,5 +400,9 @@ def test_what_a_providers_own_tool_gave_is_kept_with_its_message():
     ]
     kept = apply_all(Transcript(), told)
     assert kept[0].metadata["providerResults"] == {"s1": block}
-    for foreign in ({"messageId": "x", "toolCallId": "s1", "block": 1}, {"toolCallId": "s1", "value": 1}, None):
+    for foreign in (
+        {"messageId": "x", "toolCallId": "s1", "block": 1},
+        {"toolCallId": "s1", "value": 1},
+        None,
+    ):
         assert apply(kept, ev.Custom("provider_result", foreign)) == kept

@@ -5,8 +5,9 @@ from contextlib import suppress
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
+from chatsite.chat import recovery
 from chatsite.operator import prepare, servers
 from chatsite.operator.setup_link import renew_link
 
@@ -38,6 +39,7 @@ class Command(BaseCommand):
                 prepare.migrate()
             if not settings.DEBUG:
                 prepare.collect_static_files()
+            close_lost_runs()
             return renew_link()
 
     def _greet(self, address: str, token: str | None) -> None:
@@ -49,6 +51,12 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()  # into a container's log at once, where stdout is no terminal
+
+
+def close_lost_runs() -> None:
+    """The runs of a server that was killed have their end before the first page is asked for."""
+    with transaction.atomic():
+        recovery.close_lost_runs()
 
 
 def site_address(sock: socket.socket) -> str:
