@@ -33,7 +33,7 @@ from django.views.decorators.csrf import csrf_exempt
 from agent.errors import InvalidRequest
 from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
 from agent.wire.sse import encode_sse
-from chatsite.chat import access, actions, commands, db, eventlog, runner, store
+from chatsite.chat import access, actions, commands, db, eventlog, news, runner, store
 from chatsite.chat.commands import Done, Retry, Send
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
@@ -192,7 +192,9 @@ _leaving: set[asyncio.Task[None]] = set()
 async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> None:
     await asyncio.sleep(GRACE)
     if channel.readers == 0 and not runner.stop(run.pk, "the client went away"):
-        await db.write(actions.request_stop, thread=thread)  # it runs in another process, if it runs
+        # It runs in another process, if it runs.
+        await db.write(actions.request_stop, thread=thread)
+        news.stop_run(run.pk)
 
 
 # -- GET -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from agent.messages import Message, TextPart
-from chatsite.chat import access, actions, db, rounds, runner
+from chatsite.chat import access, actions, db, news, rounds, runner
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
@@ -106,8 +106,8 @@ async def perform(
             return _started(begun, user)
         case Stop():
             run = await _asked(actions.request_stop, thread=thread)
-            if run is not None:
-                runner.stop(run.pk)
+            if run is not None and not runner.stop(run.pk):
+                news.stop_run(run.pk)
             return Done(thread, run)
 
 

@@ -138,6 +138,11 @@ def channel_of(thread_pk: int) -> Channel:
     return channel
 
 
+def open_channel(thread_pk: int | None) -> Channel | None:
+    """The thread's channel, if somebody here reads or writes it."""
+    return _channels.get(thread_pk) if thread_pk is not None else None
+
+
 def open_channels() -> list[Channel]:
     return list(_channels.values())
 

@@ -31,7 +31,7 @@ from agent.events import (
     is_delta,
 )
 from agent.messages import Message, ToolCallPart
-from chatsite.chat import db, store
+from chatsite.chat import db, news, store
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.models import ToolCall
 from chatsite.chat.state import RunView
@@ -129,6 +129,7 @@ class Recorder:
             }
         if number > self.live.shown:
             self._tell(number, transcript)
+        news.thread_changed(self.channel.thread_pk)
 
     async def close(self) -> None:
         """Let go of the timer; what was told and not kept yet is kept."""

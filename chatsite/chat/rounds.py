@@ -9,6 +9,7 @@ There is no lifespan under daphne, so the first request, socket or run starts it
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 import weakref
@@ -16,7 +17,7 @@ import weakref
 from django.db.models import Max
 from django.utils import timezone
 
-from chatsite.chat import db, eventlog, recovery, runner
+from chatsite.chat import db, eventlog, news, recovery, runner
 from chatsite.chat.models import Run, RunEvent
 
 log = logging.getLogger(__name__)
@@ -24,15 +25,19 @@ log = logging.getLogger(__name__)
 ROUND_EVERY = 1.0
 BEAT_EVERY = 10.0
 
-_tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = weakref.WeakKeyDictionary()
+_tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[asyncio.Task[None]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def begin() -> None:
-    """Start the rounds on this loop, if they are not on their way."""
+    """Start the rounds on this loop, and listen to other processes, if that is not on its way."""
     loop = asyncio.get_running_loop()
-    task = _tasks.get(loop)
-    if task is None or task.done():
-        _tasks[loop] = loop.create_task(_rounds(), name="rounds")
+    if loop not in _tasks:
+        _tasks[loop] = [
+            loop.create_task(_rounds(), name="rounds", context=contextvars.Context()),
+            loop.create_task(_listen(), name="news", context=contextvars.Context()),
+        ]
 
 
 async def _rounds() -> None:
@@ -51,6 +56,17 @@ async def _rounds() -> None:
         await asyncio.sleep(ROUND_EVERY)
 
 
+async def _listen() -> None:
+    """Do at once what the next round would do."""
+    async for piece in news.heard():
+        if "stop" in piece:
+            runner.stop(piece["stop"])
+        channel = eventlog.open_channel(piece.get("thread"))
+        if channel is not None and channel.active is None:
+            channel.live = None  # what is newer than our own last run stands in the rows
+            channel.tell()
+
+
 async def _hear_stops() -> None:
     here = [work.run_pk for work in runner.running_here()]
     if here:
@@ -64,10 +80,10 @@ async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tupl
     if not waiting:
         return {}
     now = await db.read(_news_of, list(waiting))
-    for thread_pk, news in now.items():
-        if seen.get(thread_pk) != news:
+    for thread_pk, latest in now.items():
+        if seen.get(thread_pk) != latest:
             channel = waiting[thread_pk]
-            if channel.live is not None and channel.live.run_pk != news[0]:
+            if channel.live is not None and channel.live.run_pk != latest[0]:
                 channel.live = None  # the thread went on elsewhere
             channel.tell()
     return now
