@@ -50,6 +50,8 @@ class Rope:
     def __str__(self) -> str:
         if self._whole is None:
             self._whole = "".join(self._pieces[: self._count])
+            # A list of its own from here on: who shared the old one keeps it, and the pieces need not live twice.
+            self._pieces, self._count = [self._whole], 1
         return self._whole
 
     def __bool__(self) -> bool:
