@@ -1,0 +1,53 @@
+"""What an admin finds of a thread: its transcript, with every finish reason."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.chat import WEATHER, Chat
+from tests.server import Person, Server
+
+
+@pytest.fixture
+def admin(server: Server) -> Person:
+    return server.people(1, staff=True)[0]
+
+
+def test_an_admin_reads_the_transcript_with_its_finish_reasons(chat: Chat, context_of, admin: Person):
+    chat.ask(WEATHER).done()
+    chat.ask("cut").done()
+    thread = chat.path.split("/")[2]
+    page = context_of(admin).new_page()
+    page.goto("/admin/chat/thread/")
+    page.get_by_role("textbox").first.fill(thread)
+    page.keyboard.press("Enter")
+    expect(page.locator("#result_list tbody tr")).to_have_count(1)
+    page.locator("#result_list tbody tr a").first.click()
+    page.get_by_role("link", name="Transcript").first.click()
+    log = page.locator("#log")
+    expect(log).to_contain_text(WEATHER)
+    expect(log).to_contain_text("wear a light jacket")
+    expect(log.locator("details.call")).to_have_count(2)
+    reasons = log.locator(".loom-turns td:nth-child(2) code").all_inner_texts()
+    assert reasons == ["tool_calls", "tool_calls", "stop", "length"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_lists_of_admin_open_without_a_complaint(chat: Chat, context_of, admin: Person):
+    chat.ask(WEATHER).done()
+    page = context_of(admin).new_page()
+    for kind in ("thread", "message", "run", "toolcall", "apikey"):
+        page.goto(f"/admin/chat/{kind}/")
+        expect(page.locator("#changelist")).to_be_visible()
+        first = page.locator("#result_list tbody th a, #result_list tbody td a").first
+        if first.count():
+            first.click()
+            expect(page.locator("#content h1, #content h2").first).to_be_visible()
+
+
+def test_somebody_who_is_no_admin_sees_none_of_it(chat: Chat, context_of, person: Person):
+    page = context_of(person).new_page()
+    page.goto("/admin/chat/thread/")
+    expect(page.locator("#result_list")).to_have_count(0)
+    expect(page.get_by_label("Password")).to_be_visible()

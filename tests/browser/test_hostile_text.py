@@ -1,0 +1,98 @@
+"""What a person or a model writes is text. It runs nothing, loads nothing and breaks no page."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.chat import Chat
+from tests.server import Person, Server
+from tests.standin import Say, StandIn
+
+HOSTILE = {
+    "script": "<script>window.hurt = 1</script>",
+    "handler": "<img src=x onerror='window.hurt = 1'><svg onload='window.hurt = 1'></svg>",
+    "link": "[press](javascript:window.hurt=1) <a href='javascript:window.hurt=1'>here</a>",
+    "data link": "[press](data:text/html,<script>window.hurt=1</script>)",
+    "image": "![beacon](http://evil.example/b.png) ![beacon][1]\n\n[1]: http://evil.example/c.png",
+    "html image": "<img src='http://evil.example/b.png'><iframe src='http://evil.example/'></iframe>",
+    "htmx attributes": "<div hx-get='/accounts/logout/' hx-trigger='load'>x</div><b hx-on:click='window.hurt=1'>y</b>",
+    "htmx elements": (
+        "<hx-partial hx-target='#title' hx-swap='innerHTML'>owned</hx-partial>"
+        "<hx-up to=log><p id=title>owned</p></hx-up><hx-set to=title k=0>owned</hx-set>"
+        "<template hx type=partial hx-target='#title'>owned</template>"
+    ),
+    "our ids": "<p id=live class=on>x</p><div id=stream>y</div><form id=composer></form><div id=log></div>",
+    "unclosed fence": "```html\n<script>window.hurt = 1</script>\n</code></pre></div><h1 id=title>owned",
+    "unclosed tags": "</div></article></section></main><style>body{display:none}</style><!-- <textarea>",
+    "form": "<form action='http://evil.example/'><input name=password><button>Log in</button></form>",
+    "sse frame": 'x\n\nid: 9:9\ndata: <hx-partial hx-target="#title">owned</hx-partial>\n\n: y',
+    "style": "<p style='position:fixed;inset:0;background:red'>big</p><link rel=stylesheet href=//evil.example/a.css>",
+    "control": "bidi \u202e txt \u0007 \ufeff \u2028 line \x0b tab",
+}
+
+
+def expect_unharmed(page: Page, title: str) -> None:
+    assert page.evaluate("window.hurt") is None
+    expect(page.locator("#title")).to_have_text(title)
+    expect(page.locator("#title")).to_have_count(1)
+    for id in ("log", "live", "stream", "composer", "text"):
+        expect(page.locator(f"#{id}")).to_have_count(1)
+    inside = page.locator(
+        "#log :is(script, style, iframe, form, link, template, textarea, hx-up, hx-partial)"
+    )
+    expect(inside).to_have_count(0)
+    odd = page.locator("#log .bubble, #log .md, #log .call").evaluate_all(
+        """all => all.flatMap(one => [...one.querySelectorAll("*")]).flatMap(element =>
+            [...element.attributes]
+                .filter(({name, value}) => /^(on|hx-on|hx-(get|post|trigger))|^style$/.test(name)
+                    || /^\\s*(javascript|data):/i.test(value))
+                .map(({name, value}) => `<${element.localName} ${name}=${value}>`))"""
+    )
+    assert odd == []
+    outside = page.locator("#log img").evaluate_all("all => all.map(img => img.src)")
+    assert not [src for src in outside if "evil.example" in src]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_inert_typed_and_echoed(name: str, chat: Chat, standin: StandIn):
+    text = HOSTILE[name]
+    chat.ask("Say it back", model="stand-in").done()
+    standin.play(Say(f"I say: {text}\n\nand more.", thinking=text, pieces=3))
+    chat.ask(text)
+    chat.done()
+    for _ in range(2):
+        expect_unharmed(chat.page, "Say it back")
+        chat.expect_settled()
+        for link in chat.log.locator("a").all():
+            assert (link.get_attribute("href") or "").startswith(("http://", "https://", "mailto:"))
+        chat.page.reload()
+    chat.ask("Still here?").done()
+    expect(chat.answer).to_contain_text("You said: Still here?")
+
+
+def test_hostile_names_arguments_and_results_of_tools_are_inert(chat: Chat, standin: StandIn):
+    everything = "".join(HOSTILE.values())
+    chat.ask("Say it back", model="stand-in").done()
+    standin.play(
+        Say(calls=[("c1", "<img src=x onerror='window.hurt=1'>", {"a": everything})]),
+        Say(calls=[("c2", "get_weather", {"city": everything[:200]}), ("c3", "get_weather", "<b>no json")]),
+        Say("Done."),
+    )
+    chat.ask("Use tools").done()
+    for summary in chat.last.locator("details.call > summary").all():
+        summary.click()
+    expect_unharmed(chat.page, "Say it back")
+    expect(chat.last.locator("details.call")).to_have_count(3)
+    chat.page.reload()
+    expect_unharmed(chat.page, "Say it back")
+
+
+def test_a_hostile_title_is_text_everywhere(chat: Chat, server: Server, person: Person):
+    title = "<img src=x onerror='window.hurt=1'></title><script>window.hurt=1</script>"
+    chat.ask(title).done()
+    assert chat.page.evaluate("window.hurt") is None
+    expect(chat.page.locator("nav .list li")).to_contain_text("<img src=x")
+    chat.page.reload()
+    assert chat.page.evaluate("window.hurt") is None
+    assert chat.page.title().startswith("<img src=x")
