@@ -26,7 +26,7 @@ from pygments.util import ClassNotFound
 MAX_HIGHLIGHT = 16_000
 """Characters of one code block that are coloured; a longer one is shown plain."""
 
-MAX_MARKDOWN = 60_000
+MAX_MARKDOWN = 30_000
 """Characters of one block that are parsed; a longer one is shown as it is."""
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": None, "\0": "\ufffd"})
@@ -236,8 +236,17 @@ def block_html(text: str) -> str:
 def fresh_html(text: str) -> str:
     """As `block_html`, for text that is not worth keeping."""
     if len(text) > MAX_MARKDOWN:
-        return raw_html(text)
+        return _huge_html(text)
     return clean(_MARKDOWN.render(text)).rstrip("\n")
+
+
+_FENCED = re.compile(r"\s* {0,3}((`|~)\2{2,})([^\n]*)\n(.*?)(?:^ {0,3}\1\2*\s*)?\Z", re.DOTALL | re.MULTILINE)
+
+
+def _huge_html(text: str) -> str:
+    """A block too long to be parsed: a fence is still code, all else is shown as it is."""
+    fenced = _FENCED.match(text)
+    return figure(escape(fenced[4]), language_of(fenced[3])) if fenced else raw_html(text)
 
 
 def raw_html(text: str) -> str:

@@ -173,7 +173,7 @@ def test_the_work_grows_with_the_text_and_not_with_its_square(piece, monkeypatch
 def test_a_long_fence_takes_no_time_at_all():
     text = "```\n" + "some code in a line\n" * 10_000
     blocks = Blocks()
-    began = time.perf_counter()
+    began = time.process_time()
     for end in range(0, len(text), 2_000):
         blocks.feed(text[:end], is_open=True)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

@@ -214,11 +214,11 @@ def test_an_answer_of_400_tokens_is_small():
 
 def test_the_work_is_linear_in_the_answer():
     text = "A paragraph of some length that goes on and on.\n\n" * 3_000
-    began = time.perf_counter()
+    began = time.process_time()
     writer = FragmentWriter(state_of(ASK))
     for end in range(0, len(text), 500):
         writer.update(state_of(ASK, bot(TextPart(text[:end]))))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_messages_that_are_the_same_cost_nothing():
@@ -231,11 +231,11 @@ def test_messages_that_are_the_same_cost_nothing():
     )
     active = state_of(ASK, bot(TextPart("")))
     writer = FragmentWriter(replace(active, segments=(*old, *active.segments)))
-    began = time.perf_counter()
+    began = time.process_time()
     for n in range(100):
         active = state_of(ASK, bot(TextPart("a" * n)))
         writer.update(replace(active, segments=(*old, *active.segments)))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

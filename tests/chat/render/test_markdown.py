@@ -109,13 +109,20 @@ def test_a_language_is_one_harmless_word(info):
     ["[", ">", "*a ", "`", "- ", "|a", "![](", "<", "**", "a\n", "[a](", "&", "_a_", "https://", "1. "],
 )
 def test_nonsense_does_not_take_the_server_with_it(piece):
-    began = time.perf_counter()
-    fresh_html(piece * (60_000 // len(piece)))
-    assert time.perf_counter() - began < 3
+    began = time.process_time()
+    fresh_html(piece * (30_000 // len(piece)))
+    assert time.process_time() - began < 2
 
 
 def test_a_huge_block_is_shown_as_it_is():
     assert block_html("*a* " * 30_000).startswith('<p class="raw">*a* ')
+
+
+def test_a_huge_fence_is_still_code():
+    code = "a < b\n\n" * 10_000
+    html = block_html(f"```sql\n{code}```\n")
+    assert "<figcaption>sql" in html
+    assert html.endswith("a &lt; b\n\n</code></pre></figure>")
 
 
 def test_the_colours_of_code_are_what_the_command_makes():
