@@ -28,7 +28,9 @@ def thread_for(user: Any, public_id: str) -> Thread:
     if not getattr(user, "is_active", False):
         raise NotFound(public_id)
     thread = (
-        Thread.objects.filter(public_id=public_id, owner_id=user.pk).first() if sane_id(public_id) else None
+        Thread.objects.filter(public_id=public_id, owner_id=user.pk).first()
+        if sane_thread_id(public_id)
+        else None
     )
     if thread is None:
         raise NotFound(public_id)
@@ -38,6 +40,11 @@ def thread_for(user: Any, public_id: str) -> Thread:
 def sane_id(value: str) -> bool:
     """Short, printable, no blanks at its ends: what an id from outside has to be."""
     return 0 < len(value) <= 200 and value.isprintable() and value == value.strip()
+
+
+def sane_thread_id(value: str) -> bool:
+    """An id that can stand in an address as one step of its path."""
+    return sane_id(value) and not ({"/", "\\"} & set(value)) and value not in {".", ".."}
 
 
 def new_api_key(user: Any, *, label: str = "", value: str = "") -> str:

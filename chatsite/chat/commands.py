@@ -122,6 +122,8 @@ async def begin_thread(
 ) -> Done:
     """A new thread of the user's with its first message. Missing when `public_id` is another's thread."""
     rounds.begin()
+    if public_id is not None and not access.sane_thread_id(public_id):
+        raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
     sent = _sent(command, message)
     model = await _model_for(command.model)
     begun = await _asked(

@@ -23,6 +23,8 @@ from django.utils import timezone
 
 from agent.events import (
     Event,
+    RunError,
+    RunFinished,
     StepFinished,
     StepStarted,
     Terminal,
@@ -30,10 +32,10 @@ from agent.events import (
     ToolCallResult,
     is_delta,
 )
-from agent.messages import Message, ToolCallPart
+from agent.messages import Message, ToolCallPart, Usage
 from chatsite.chat import db, news, store
 from chatsite.chat.eventlog import Channel, LiveRun
-from chatsite.chat.models import ToolCall
+from chatsite.chat.models import Run, ToolCall
 from chatsite.chat.state import RunView
 from chatsite.chat.store import Batch, CallChange
 
@@ -67,10 +69,11 @@ Hard = Terminal | ToolCallEnd | ToolCallResult
 class Recorder:
     """Writes one run's events. One writer: the run's task, and this object's own timer."""
 
-    def __init__(self, *, live: LiveRun, channel: Channel, view: RunView) -> None:
+    def __init__(self, *, live: LiveRun, channel: Channel, run: Run) -> None:
         self.live = live
         self.channel = channel
-        self.view = view
+        self.run = run
+        self._ended: RunView | None = None
         self.turns = 0
         self._kept = 0
         self._held = 0  # number of the newest event that must be kept before it is told
@@ -152,8 +155,8 @@ class Recorder:
             case ToolCallResult():
                 self._whole(event.message_id)
                 self._settle(event)
-            case _ if isinstance(event, Terminal):
-                self.view = _ended(self.view, event)
+            case RunFinished() | RunError():
+                self._ended = _end_of(self.run, event)
 
     def _whole(self, message_id: str | None) -> None:
         if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):
@@ -192,7 +195,7 @@ class Recorder:
 
     def _tell(self, number: int, transcript: Any) -> None:
         over = isinstance(self.live.events[number - 1], Terminal)
-        self.live.show(number, transcript, self.view if over else None)
+        self.live.show(number, transcript, self._ended if over else None)
         self.channel.tell()
 
     def _keep_within(self, seconds: float) -> None:
@@ -233,17 +236,15 @@ def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None
     return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
 
 
-def _ended(view: RunView, event: Event) -> RunView:
-    assert isinstance(event, Terminal)
+def _end_of(run: Run, event: Terminal) -> RunView:
+    """The view that the run's row will give, once it is written."""
     ending = store.ending_of(event)
-    usage = view.usage
-    for entry in event.usage:
-        usage = usage + entry.usage
     return replace(
-        view,
+        store.view_of(run),
         state=ending.state,
         stop_reason=ending.stop_reason,
         error=ending.error,
         error_code=ending.error_code,
-        usage=usage,
+        usage=sum((entry.usage for entry in event.usage), Usage()),
+        duration_ms=store.lasted_ms(run.created_at, store.told_at(event)),
     )

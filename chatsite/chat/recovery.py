@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import socket
+import time
 from datetime import datetime, timedelta
 from functools import reduce
 
@@ -105,7 +106,7 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             run_pk=run.pk,
             thread_pk=run.thread_id,
             first=number + 1,
-            events=(*results, RunError(message=message, code=code)),
+            events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=tuple(
                 _closed(calls[result.tool_call_id], result, claimed.get(result.tool_call_id))

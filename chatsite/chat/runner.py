@@ -96,7 +96,7 @@ async def _record_run(work: Running, run: Run, user: Any) -> None:
     live = LiveRun(
         run_pk=run.pk, view=store.view_of(run), base=before, transcript=Transcript(earlier.messages + asked)
     )
-    recorder = Recorder(live=live, channel=work.channel, view=store.view_of(run))
+    recorder = Recorder(live=live, channel=work.channel, run=run)
     work.channel.live = live
     work.channel.tell()
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -145,7 +145,6 @@ def next_run(thread_pk: int, after: int) -> Run | None:
 
 def view_of(run: Run) -> RunView:
     usage = sum((_usage_of(entry) for entry in run.usage), Usage())
-    lasted = run.finished_at - run.created_at if run.finished_at else None
     return RunView(
         id=run.public_id,
         state=run.state,
@@ -154,8 +153,18 @@ def view_of(run: Run) -> RunView:
         error_code=run.error_code,
         model=run.model,
         usage=usage,
-        duration_ms=round(lasted.total_seconds() * 1000) if lasted else None,
+        duration_ms=lasted_ms(run.created_at, run.finished_at) if run.finished_at else None,
     )
+
+
+def lasted_ms(began: datetime, ended: datetime) -> int:
+    return round((ended - began).total_seconds() * 1000)
+
+
+def told_at(event: Event) -> datetime:
+    """When the event was told, by its own clock, so that rows and memory agree to the millisecond."""
+    assert event.timestamp is not None
+    return datetime.fromtimestamp(event.timestamp / 1000, tz=UTC)
 
 
 def message_of(row: models.Message) -> Message:
@@ -327,7 +336,7 @@ def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
         error_code=ending.error_code[:100],
         usage=encode_event(event).get("usage", []),
         turns=batch.turns,
-        finished_at=batch.at,
+        finished_at=told_at(event),
     )
     newest = models.Message.objects.filter(run_id=batch.run_pk, role="assistant").order_by("-pk").first()
     if newest is not None:

@@ -33,6 +33,8 @@ from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.state import ThreadState
 
 THREADS_IN_LIST = 200
+DRAFT_CHARS = 2000
+"""Of `/?draft=`, by which a link fills the composer without JavaScript."""
 
 View = Callable[..., Awaitable[HttpResponseBase]]
 
@@ -55,7 +57,7 @@ def _door(view: View) -> View:
 @require_safe
 @_door
 async def home(request: HttpRequest) -> HttpResponse:
-    return await _page(request, None)
+    return await _page(request, None, draft=request.GET.get("draft", "")[:DRAFT_CHARS])
 
 
 @require_safe

@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import ProviderUnreachable
 from agent.events import RunError, RunFinished, Terminal, ToolCallResult
-from agent.messages import Transcript
+from agent.messages import Transcript, Usage
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from chatsite.chat import commands, db, eventlog, store
@@ -309,6 +309,17 @@ async def test_the_state_in_memory_and_the_state_in_the_rows_are_one(person, pla
     assert rows == live
     gate.set()
     await settled()
+
+
+async def test_the_state_in_memory_and_in_the_rows_are_one_also_at_the_end(person, plays, settled):
+    plays(*WEATHER[:2], Turn("It is 62 degrees.", usage=Usage(7, 5)))
+    done = await begin(person)
+    channel = eventlog.channel_of(done.thread.pk)
+    await settled()
+    assert channel.live is not None
+    rows = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
+    assert channel.live.state() == rows
+    assert rows.segments[-1].run.duration_ms is not None
 
 
 async def test_a_state_up_to_a_cursor_is_what_a_reader_saw_there(person, plays, settled):

@@ -23,6 +23,11 @@ from chatsite.chat.state import ThreadState
 
 
 @lru_cache(maxsize=8192)
+def thread_mark(thread_id: str) -> str:
+    """The id of the thread's name in the list. A program's threadId may hold what no selector can."""
+    return short_id("t", thread_id)
+
+
 def short_id(kind: str, id: str) -> str:
     """An element's id for a row's: short, since it stands in every fragment, and good as a CSS name."""
     return kind + base64.urlsafe_b64encode(blake2b(id.encode(), digest_size=6).digest()).decode()
@@ -52,7 +57,7 @@ def status(text: str) -> str:
 
 def title_html(state: ThreadState) -> str:
     title = escape(words.plain(state.title) or "New thread")
-    places = f"#title,#t-{escape(state.thread_id)}"
+    places = f"#title,#{thread_mark(state.thread_id)}"
     return (
         f'<title>{title}</title><hx-partial hx-target="{places}" hx-swap="textContent">{title}</hx-partial>'
     )

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from chatsite.chat.conf import setting
 from chatsite.chat.render import fragments
+from chatsite.chat.render.swaps import thread_mark
 from chatsite.chat.state import ThreadState
 
 register = template.Library()
@@ -32,6 +33,12 @@ def max_chars() -> int:
 def live(state: ThreadState) -> SafeString:
     """The mark that says whether a run is active; the stream replaces it."""
     return mark_safe(fragments.live_html(state))  # noqa: S308 - holds no text
+
+
+@register.filter
+def mark_of(thread_id: str) -> str:
+    """The id of a thread's name in the list, by which the stream finds it."""
+    return thread_mark(thread_id)
 
 
 @register.filter

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from html.parser import HTMLParser
 
+from chatsite.chat.render.swaps import thread_mark
+
 VOID = {"br", "hr", "img", "input"}
 
 
@@ -70,7 +72,8 @@ def parse(html: str) -> Node:
 class Page:
     def __init__(self, transcript: str = "") -> None:
         self.root = parse(
-            "<h1 id=title></h1><i id=live hidden></i><p id=status></p><span id=t-thread></span>"
+            "<h1 id=title></h1><i id=live hidden></i><p id=status></p>"
+            f"<span id={thread_mark('thread')}></span>"
             f"<div id=log>{transcript}</div>"
         )
 

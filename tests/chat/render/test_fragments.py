@@ -25,6 +25,7 @@ from agent.messages import (
 from chatsite.chat.render.cards import MAX_SHOWN
 from chatsite.chat.render.fragments import FragmentWriter, render_full, render_transcript
 from chatsite.chat.render.growing import appended
+from chatsite.chat.render.swaps import thread_mark
 from chatsite.chat.state import RunView, Segment, ThreadState
 from tests.chat.render.hostile import HOSTILE, assert_inert
 from tests.chat.render.page import Page
@@ -169,7 +170,7 @@ def test_a_full_fragment_suits_any_page():
     page = Page(render_transcript(states[3]))
     page.apply(render_full(states[-1]))
     assert page.log == Page(render_transcript(states[-1])).log
-    assert page.text("title") == page.text("t-thread") == "Jackets"
+    assert page.text("title") == page.text(thread_mark("thread")) == "Jackets"
 
 
 def test_words_lost_in_a_restart_go_from_the_page_too():
