@@ -297,9 +297,9 @@ class AgentRun:
         if isinstance(error, AgentError):
             # A model that is away is no bug: one line, and the trace for whoever sets LOG_LEVEL=DEBUG.
             cause = error.__cause__
-            log.warning(
-                "run %s: %s (%s)%s", self.ctx.run_id, error, error.code, f", by {cause!r}" if cause else ""
-            )
+            # Its words and not its repr, in which aiohttp puts the request's headers, key and all.
+            why = f" <- {type(cause).__name__}: {' '.join(str(cause).split())}" if cause else ""
+            log.warning("run %s: %s (%s)%s", self.ctx.run_id, error, error.code, why)
             log.debug("run %s: the trace of that", self.ctx.run_id, exc_info=cause)
             return "incomplete_stream", RunError(message=str(error), code=error.code, usage=self._tally.usage)
         log.error("run %s: a bug", self.ctx.run_id, exc_info=error)
