@@ -27,7 +27,7 @@ class _Base:
     metadata: Metadata | None = None
 
 
-# -- the run ---------------------------------------------------------------------------------------------------
+# -- the run -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class StepFinished(_Base):
     step_name: str
 
 
-# -- text, reasoning, tool calls -------------------------------------------------------------------------------
+# -- text, reasoning, tool calls -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class ToolCallResult(_Base):
     duration_ms: int | None = None
 
 
-# -- state, activity, subagents, the rest ----------------------------------------------------------------------
+# -- state, activity, subagents, the rest --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

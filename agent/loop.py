@@ -177,8 +177,7 @@ class AgentRun:
         reason = why_stop(self.agent.strategy, self._tally.state(transcript))
         return limited(transcript, reason, self.agent.final_answer)
 
-    # -- one turn
-    # ----------------------------------------------------------------------------------------------
+    # -- one turn --------------------------------------------------------------------------------------------
 
     async def _call_model(self, step: CallModel) -> AsyncGenerator[Event, None]:
         agent, ctx = self.agent, self.ctx
@@ -281,8 +280,7 @@ class AgentRun:
         self._call_ids.add(id)
         return id
 
-    # -- the end
-    # -----------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def _finished(self, step: Finish | Wait) -> RunFinished:
         if isinstance(step, Finish):

@@ -59,8 +59,7 @@ def apply_all(transcript: Transcript, stream: Iterable[events.Event]) -> Transcr
     return transcript
 
 
-# -- the run and its turns
-# -------------------------------------------------------------------------------------
+# -- the run and its turns -----------------------------------------------------------------------------------
 
 
 def _take_input(transcript: Transcript, event: events.RunStarted) -> Transcript:
@@ -101,8 +100,7 @@ def _replace_all(transcript: Transcript, event: events.MessagesSnapshot) -> Tran
     return Transcript(event.messages)
 
 
-# -- text
-# ------------------------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------------------
 
 
 def _open_message(transcript: Transcript, event: events.TextMessageStart) -> Transcript:
@@ -132,8 +130,7 @@ def _said(transcript: Transcript, at: int, delta: str) -> Transcript:
     return _with_part(transcript, at, len(message.parts), TextPart(delta))
 
 
-# -- thoughts
-# --------------------------------------------------------------------------------------------------
+# -- thoughts ------------------------------------------------------------------------------------------------
 
 
 def _open_thought(transcript: Transcript, event: events.ReasoningMessageStart) -> Transcript:
@@ -212,8 +209,7 @@ def _think(transcript: Transcript, at: int, part: ThinkingPart) -> Transcript:
     return _with_part(transcript, at, len(transcript.live[at].parts), part)
 
 
-# -- calls and results
-# -----------------------------------------------------------------------------------------
+# -- calls and results ---------------------------------------------------------------------------------------
 
 
 def _open_call(transcript: Transcript, event: events.ToolCallStart) -> Transcript:
@@ -305,8 +301,7 @@ def _behind_call(transcript: Transcript, call_id: str) -> int:
     return -1
 
 
-# -- places
-# ----------------------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------------------
 
 
 def _locate(transcript: Transcript, id: str) -> tuple[Transcript, int]:

@@ -199,7 +199,7 @@ class StandIn:
             thread.join(10)
             loop.close()
 
-    # -- connections ---------------------------------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -307,7 +307,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-# -- frames ------------------------------------------------------------------------------------------------
+# -- frames --------------------------------------------------------------------------------------------------
 
 
 def _json(value: Any) -> str:
@@ -470,7 +470,7 @@ def _models() -> Raw:
     return Raw([_json(body).encode()], content_type="application/json")
 
 
-# -- broken answers ----------------------------------------------------------------------------------------
+# -- broken answers ------------------------------------------------------------------------------------------
 
 _WORDS = {
     400: ("invalid_request_error", "That request makes no sense to me."),
@@ -555,7 +555,7 @@ def _refusal(kind: str, dialect: str) -> Raw:
     return Raw([error_body(dialect, status, message)], status, "application/json", headers)
 
 
-# -- the default behaviour ---------------------------------------------------------------------------------
+# -- the default behaviour -----------------------------------------------------------------------------------
 
 
 def play_the_model(exchange: Exchange) -> Answer:

@@ -126,7 +126,7 @@ def answer(scene: Scene) -> Turn:
     return help_answer(scene)
 
 
-# -- weather and clothing --------------------------------------------------------------------------------
+# -- weather and clothing ------------------------------------------------------------------------------------
 
 
 def weather(scene: Scene) -> Turn:
@@ -210,7 +210,7 @@ def cities_in(question: str) -> list[str]:
     return list(cities)[:MOST_CITIES] or [DEFAULT_CITY]
 
 
-# -- the other rules -------------------------------------------------------------------------------------
+# -- the other rules -----------------------------------------------------------------------------------------
 
 
 def help_answer(scene: Scene) -> Turn:
@@ -318,7 +318,7 @@ RULES = (
 )
 
 
-# -- reading the transcript ------------------------------------------------------------------------------
+# -- reading the transcript ----------------------------------------------------------------------------------
 
 
 def _done(messages: Transcript) -> Iterator[Done]:
@@ -338,7 +338,7 @@ def _parse(content: Any) -> Any:
         return None
 
 
-# -- usage: a word is a token, which is honest for something that has none ---------------------------------
+# -- usage: a word is a token, which is honest for something that has none -----------------------------------
 
 
 def _usage(request: TurnRequest, turn: Turn) -> Usage:

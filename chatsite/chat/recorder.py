@@ -140,7 +140,7 @@ class Recorder:
             self._timer.cancel()
         await asyncio.gather(*self._flushing, return_exceptions=True)
 
-    # -- what an event means for the rows ----------------------------------------------------------------------
+    # -- what an event means for the rows --------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
         match event:
@@ -191,7 +191,7 @@ class Recorder:
                 found[message.id] = message
         return tuple(found[id] for id in ids)
 
-    # -- keeping and telling -----------------------------------------------------------------------------------
+    # -- keeping and telling ---------------------------------------------------------------------------------
 
     def _tell(self, number: int, transcript: Any) -> None:
         over = isinstance(self.live.events[number - 1], Terminal)

@@ -42,7 +42,7 @@ State = Run.State
 # What a message row's metadata says besides what the message does, so that a query finds it there.
 ROW_ONLY = ("finishReason", "stopReason")
 
-# -- cursors ---------------------------------------------------------------------------------------------------
+# -- cursors -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def parse_cursor(text: str) -> Cursor | None:
     return Cursor(run_id, int(number)) if run_id and number.isascii() and number.isdigit() else None
 
 
-# -- reading ---------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
@@ -239,7 +239,7 @@ def _usage_of(entry: dict[str, Any]) -> Usage:
     )
 
 
-# -- writing ---------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
     return StreamingHttpResponse(frames(row, store.parse_cursor(asked)), headers=stream.HEADERS)
 
 
-# -- the pieces ------------------------------------------------------------------------------------------------
+# -- the pieces ----------------------------------------------------------------------------------------------
 
 
 def _send_of(request: HttpRequest) -> Send:

@@ -34,7 +34,7 @@ from tests.agent.agui_validation import assert_valid_event, assert_valid_run
 
 EVENTS = get_args(events.Event)
 
-# -- events ----------------------------------------------------------------------------------------------
+# -- events --------------------------------------------------------------------------------------------------
 
 
 def test_there_are_thirty_one_events():
@@ -316,7 +316,7 @@ def test_the_validation_helper_sees_each_breakage(breakage):
         assert_valid_run(BROKEN_RUNS[breakage](wires))
 
 
-# -- messages --------------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------------------
 
 WIRE_MESSAGES: TypeAdapter[list] = TypeAdapter(list[WireMessage])
 
@@ -440,7 +440,7 @@ def test_a_picture_and_its_words_are_a_list_of_parts():
     ]
 
 
-# -- TanStack's UIMessages -------------------------------------------------------------------------------
+# -- TanStack's UIMessages -----------------------------------------------------------------------------------
 
 
 def test_a_transcript_as_tanstack_shows_it():
@@ -525,7 +525,7 @@ def test_every_transcript_has_a_ui_form_in_json(messages):
     json.dumps(agui.encode_ui_messages(messages), allow_nan=False)
 
 
-# -- what a client asks for ------------------------------------------------------------------------------
+# -- what a client asks for ----------------------------------------------------------------------------------
 
 AG_UI_BODY = {
     "threadId": "T1",

@@ -268,7 +268,7 @@ def test_an_error_in_one_piece_is_raised():
         )
 
 
-# -- requests ----------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------
 
 USER = user_message("u", "Hi")
 
@@ -510,7 +510,7 @@ def test_no_text_crashes_the_encoder():
     dump(body).encode()
 
 
-# -- the other way round -----------------------------------------------------------------------------------
+# -- the other way round -------------------------------------------------------------------------------------
 
 words = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30).filter(str.strip)
 ids = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)

@@ -94,7 +94,7 @@ async def first_turn(question: str, tools: tuple[str, ...] = tuple(TOOLS)) -> tu
     return await collect_broken(DemoProvider(pace=0).stream(asked))
 
 
-# -- weather and clothing --------------------------------------------------------------------------------
+# -- weather and clothing ------------------------------------------------------------------------------------
 
 
 async def test_the_weather_question_takes_two_tools_and_answers_from_what_they_gave():
@@ -216,7 +216,7 @@ def test_cities_are_read_out_of_the_question(question, cities):
     assert cities_in(question) == cities
 
 
-# -- the other states ------------------------------------------------------------------------------------
+# -- the other states ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("question", ["hello", "help", "What is the capital of France?", "", "?"])

@@ -89,7 +89,7 @@ def provider_of(server: StandIn, dialect: str = "openai", **options: Any) -> Htt
     return HttpProvider(CODECS[dialect], Endpoint("here", url, KEY), **options)
 
 
-# -- good answers ------------------------------------------------------------------------------------------
+# -- good answers --------------------------------------------------------------------------------------------
 
 
 async def test_a_turn_with_everything_arrives_whole(dialect: str):
@@ -211,7 +211,7 @@ async def test_what_comes_in_one_read_is_one_delta():
     assert events[1].delta == "abcdefgh"
 
 
-# -- broken answers ----------------------------------------------------------------------------------------
+# -- broken answers ------------------------------------------------------------------------------------------
 
 # kind -> error, how often it is asked, whether something was told before
 OUTCOMES: dict[str, tuple[type[ProviderError], int, bool]] = {
@@ -313,7 +313,7 @@ def test_an_address_that_is_none_is_refused_without_being_said(url: str):
     assert "geheim" not in str(refused.value)
 
 
-# -- trying again ------------------------------------------------------------------------------------------
+# -- trying again --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "503", "529", "html_502", "refuse", "reset_before_body"])
@@ -400,7 +400,7 @@ async def test_a_proxy_in_the_environment_is_not_used(monkeypatch: pytest.Monkey
         assert proxy.exchanges == []
 
 
-# -- leaving -----------------------------------------------------------------------------------------------
+# -- leaving -------------------------------------------------------------------------------------------------
 
 
 async def test_closing_the_generator_closes_the_connection(dialect: str):
@@ -455,7 +455,7 @@ async def test_many_turns_at_once_do_not_wait_for_each_other():
         await asyncio.gather(*(stream.aclose() for stream in streams))  # type: ignore[attr-defined]
 
 
-# -- the client and the endpoint ---------------------------------------------------------------------------
+# -- the client and the endpoint -----------------------------------------------------------------------------
 
 
 async def test_the_client_is_shared_until_it_is_closed():
@@ -505,7 +505,7 @@ def test_space_around_a_key_is_dropped():
     assert Endpoint("x", "http://model.test", " ").api_key is None
 
 
-# -- folding deltas ----------------------------------------------------------------------------------------
+# -- folding deltas ------------------------------------------------------------------------------------------
 
 deltas = st.one_of(
     st.builds(TextMessageContent, st.just("t1"), st.text(max_size=3)),

@@ -286,7 +286,7 @@ def test_an_error_in_one_piece_is_raised():
         openai_chat.decode_response({"error": {"message": "slow", "code": 429}}, "t1", counting_ids())
 
 
-# -- requests ----------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------
 
 
 def sent(*messages: Message, **changes: Any) -> list[dict[str, Any]]:
@@ -494,7 +494,7 @@ def test_developer_messages_go_out_as_system_ones():
     assert sent(Message("d", "developer", (TextPart("Be brief."),)), USER)[0]["role"] == "system"
 
 
-# -- the other way round -----------------------------------------------------------------------------------
+# -- the other way round -------------------------------------------------------------------------------------
 
 words = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=30)
 ids = st.from_regex(r"[a-zA-Z0-9_-]{1,40}", fullmatch=True)
@@ -653,7 +653,7 @@ def test_native_tools_stay_with_their_protocol():
         openai_chat.encode_request(ask(parameters={"anthropic_tools": [{"type": "web_search_20250305"}]}))
 
 
-# -- errors and models -------------------------------------------------------------------------------------
+# -- errors and models ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ async def test_a_page_whose_cursor_nobody_knows_gets_the_whole_transcript(person
     assert "The answer." in await chunks_until(response, lambda text: "The answer." in text)
 
 
-# -- WebSocket -------------------------------------------------------------------------------------------------
+# -- WebSocket -----------------------------------------------------------------------------------------------
 
 
 def socket(thread_id, *headers, after=""):

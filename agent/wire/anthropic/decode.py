@@ -114,7 +114,7 @@ def _tool_choice(body: Json) -> tuple[str, bool]:
     return _CHOICES[kind], parallel
 
 
-# -- messages ----------------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------------------
 
 
 def _messages(entry: Json, path: str) -> list[Message]:

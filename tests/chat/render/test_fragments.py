@@ -256,7 +256,7 @@ def test_what_was_added_to_html(old, new, difference):
     assert appended(old, new) == difference
 
 
-# -- what a tool card says -------------------------------------------------------------------------------
+# -- what a tool card says -----------------------------------------------------------------------------------
 
 
 def card(call=CALL, result=None, run=ACTIVE, finish="tool_calls") -> str:
@@ -339,7 +339,7 @@ def test_a_result_may_hold_pictures():
     assert "data:text/html" not in html
 
 
-# -- how a run ended ---------------------------------------------------------------------------------------
+# -- how a run ended -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_stop_is_shown_while_a_run_is_active():
     assert "<i id=live hidden></i>" in next(each for each in said if "id=live" in each)
 
 
-# -- text that wants to be markup --------------------------------------------------------------------------
+# -- text that wants to be markup ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", HOSTILE)
