@@ -14,18 +14,22 @@ The rooms:
 
     values        messages (parts, transcript)   events (AG-UI's vocabulary)   errors (one tree, a code each)
     pure          reducer    apply(transcript, event) -> transcript: the one fold
-                  steps      next_step(transcript, tools) -> step: every decision of the loop
+                  steps      next_step(transcript, tools, answers) -> step: every decision of the loop
+                  approvals  what a person is asked, and what their answer does
+                  closing    results for calls that get none otherwise
                   strategies one more turn?          tally      what a run has used
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
     what waits    loop       run_agent                   tool_calls  the calls of one turn
-                  context    what a run is given; AbortSignal
+                  context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
     providers/    something that streams one turn: base (the contract), http, scripted (plays what it is told)
     wire/         codecs: protocol <-> our values, no I/O
 """
 
-from agent.context import AbortSignal, RunContext
+from agent.approvals import Resolution, check_resolutions, resolution_of
+from agent.closing import close_old_calls
+from agent.context import AbortSignal, Policy, RunContext, Verdict
 from agent.errors import (
     AgentError,
     InvalidRequest,
@@ -36,7 +40,7 @@ from agent.loop import Agent, AgentRun, run_agent
 from agent.messages import Message, Transcript, user_message
 from agent.providers.base import Provider, ToolSpec, TurnRequest
 from agent.reducer import apply
-from agent.steps import close_old_calls, next_step
+from agent.steps import next_step
 from agent.strategies import (
     DEFAULT_STRATEGY,
     LoopState,
@@ -50,7 +54,7 @@ from agent.strategies import (
     no_repeated_calls,
     until_finish_reason,
 )
-from agent.tools import Tool, ToolContext, ToolRegistry, tool
+from agent.tools import Tool, ToolContext, ToolRegistry, tool, with_client_tools
 
 __all__ = [
     "DEFAULT_STRATEGY",
@@ -61,8 +65,10 @@ __all__ = [
     "InvalidRequest",
     "LoopState",
     "Message",
+    "Policy",
     "Provider",
     "ProviderError",
+    "Resolution",
     "RunContext",
     "Strategy",
     "Tool",
@@ -72,7 +78,9 @@ __all__ = [
     "ToolSpec",
     "Transcript",
     "TurnRequest",
+    "Verdict",
     "apply",
+    "check_resolutions",
     "close_old_calls",
     "combine_strategies",
     "max_cost",
@@ -82,8 +90,10 @@ __all__ = [
     "max_tool_calls",
     "next_step",
     "no_repeated_calls",
+    "resolution_of",
     "run_agent",
     "tool",
     "until_finish_reason",
     "user_message",
+    "with_client_tools",
 ]

@@ -8,17 +8,27 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from agent.messages import ToolCallPart
 
+if TYPE_CHECKING:
+    from agent.tools import Tool
+
 OnClaim = Callable[[ToolCallPart, Mapping[str, Any]], Awaitable[None]]
+Verdict = Literal["allow", "ask", "deny"]
+Policy = Callable[[ToolCallPart, Mapping[str, Any], "Tool"], "Verdict | Awaitable[Verdict | None] | None"]
 
 
 def new_id() -> str:
     return uuid4().hex
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Aborted(Exception):
@@ -108,6 +118,10 @@ class RunContext:
     `user` is whatever the application calls a user; the agent only hands it to the tools. `on_claim` is
     awaited with a call and its parsed arguments before its tool starts, once a call: the place to keep that
     it may happen. If it raises, the tool does not start.
+
+    `policy` says of a call, with the arguments as its tool gets them, whether it may run (`approvals.py`); None
+    leaves that to the tool. It is called in the event loop, so one that waits for something is async. A person
+    has `approval_ttl` to answer a question; None is for ever.
     """
 
     thread_id: str
@@ -118,3 +132,6 @@ class RunContext:
     new_id: Callable[[], str] = new_id
     clock: Callable[[], float] = time.monotonic
     on_claim: OnClaim | None = None
+    policy: Policy | None = None
+    now: Callable[[], datetime] = utc_now
+    approval_ttl: timedelta | None = timedelta(days=7)

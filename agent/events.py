@@ -88,7 +88,8 @@ class RunFinished(_Base):
 
     `stop_reason` says in one word why the run ended: `stop`, `length`, `content_filter`, `cancelled`,
     `client_tools`, `interrupt`, `no_calls`, or the name of the strategy that stopped it.
-    `finish_reason` is the last turn's.
+    `finish_reason` is the last turn's. At an interrupt, `metadata["pendingToolCallIds"]` are the client's calls
+    that are open besides; `metadata["heldToolCallIds"]` are calls that wait behind one of those that wait.
     """
 
     thread_id: str
@@ -232,7 +233,10 @@ class ToolCallChunk(_Base):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResult(_Base):
-    """The one result of a call. `message_id` is the tool message's; the rest is as in `ToolResultPart`."""
+    """The one result of a call. `message_id` is the tool message's; the rest is as in `ToolResultPart`.
+
+    `metadata["editedArguments"]` is the JSON text of what a person made of the call's arguments.
+    """
 
     message_id: str
     tool_call_id: str

@@ -15,16 +15,21 @@ reads next. Three things differ from what was given:
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
+from agent.approvals import Decision, Resolution, Verdicts, arguments_of, interrupt_of
+from agent.closing import ClosingCode, calls_left, close_old_calls, closing_answers, opening_answers
 from agent.context import Aborted, RunContext
 from agent.errors import AgentError
 from agent.events import (
     Cancelled,
+    Custom,
     Event,
+    Interrupt,
+    Interrupted,
     Outcome,
     RunError,
     RunFinished,
@@ -33,20 +38,18 @@ from agent.events import (
     StepStarted,
     Success,
 )
-from agent.messages import Message, Transcript, Usage
+from agent.messages import FinishReason, Message, ToolCallPart, ToolResultPart, Transcript, Usage, open_calls
 from agent.providers.base import Provider, TurnRequest
 from agent.reducer import apply
 from agent.steps import (
     Answer,
     CallModel,
-    ClosingCode,
     Finish,
     RunTools,
     Step,
     Wait,
     behind_words,
-    close_old_calls,
-    closing_answers,
+    last_turn,
     limited,
     next_step,
 )
@@ -56,6 +59,7 @@ from agent.text import storable
 from agent.tool_calls import result_event, run_calls
 from agent.tools import Tool, ToolRegistry
 from agent.turns import Turn
+from agent.verdicts import judge
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +94,21 @@ class Agent:
 
 
 async def run_agent(
-    agent: Agent, transcript: Transcript, ctx: RunContext, *, input: Sequence[Message] = ()
+    agent: Agent,
+    transcript: Transcript,
+    ctx: RunContext,
+    *,
+    input: Sequence[Message] = (),
+    resolutions: Sequence[Resolution] = (),
+    client_results: Sequence[ToolResultPart] = (),
 ) -> AsyncGenerator[Event, None]:
-    """Answer the transcript, with `input` behind it. Close it (`aclosing`) when you may leave early."""
-    async with aclosing(AgentRun(agent, transcript, ctx).events(input)) as told:
+    """Answer the transcript, with `input` behind it. Close it (`aclosing`) when you may leave early.
+
+    `resolutions` are people's answers about calls that are open, checked by the application before
+    (`check_resolutions`); `client_results` what a client sends for its own.
+    """
+    run = AgentRun(agent, transcript, ctx, resolutions=resolutions)
+    async with aclosing(run.events(input, client_results)) as told:
         async for event in told:
             yield event
 
@@ -101,7 +116,14 @@ async def run_agent(
 class AgentRun:
     """One run. `transcript` is the fold of the events told so far: whoever drives it need not fold again."""
 
-    def __init__(self, agent: Agent, transcript: Transcript, ctx: RunContext) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        transcript: Transcript,
+        ctx: RunContext,
+        *,
+        resolutions: Sequence[Resolution] = (),
+    ) -> None:
         self.agent = agent
         self.ctx = ctx
         self.transcript = transcript
@@ -111,34 +133,44 @@ class AgentRun:
         self._last_words = ""
         self._silent: Turn | None = None  # the last turn, if it said nothing
         self._call_ids: set[str] | None = None
+        self._resolutions = {resolution.tool_call_id: resolution for resolution in resolutions}
+        self._verdicts: dict[str, Decision] = {}
+        self._judged: set[str] = set()
 
-    async def events(self, input: Sequence[Message] = ()) -> AsyncGenerator[Event, None]:
-        async with aclosing(self._tell(tuple(input))) as told:
+    async def events(
+        self, input: Sequence[Message] = (), client_results: Sequence[ToolResultPart] = ()
+    ) -> AsyncGenerator[Event, None]:
+        async with aclosing(self._tell(tuple(input), client_results)) as told:
             async for event in told:
                 self.transcript = apply(self.transcript, event)
                 yield event
 
-    async def _tell(self, input: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
+    async def _tell(
+        self, input: tuple[Message, ...], client_results: Sequence[ToolResultPart]
+    ) -> AsyncGenerator[Event, None]:
         ctx = self.ctx
         yield RunStarted(
             thread_id=ctx.thread_id, run_id=ctx.run_id, parent_run_id=ctx.parent_run_id, input=input
         )
-        self.transcript = close_old_calls(self.transcript)
         terminal: RunFinished | RunError
         try:
+            for result in await self._opening_answers(client_results):
+                yield result_event(result, ctx)
+            self.transcript = close_old_calls(self.transcript)
             async with aclosing(self._take_steps()) as told:
                 async for event in told:
                     yield event
             terminal = self._finished(self._ended_by)
         except Exception as error:
             code, terminal = self._broken_by(error)
-            for result in closing_answers(self.transcript, code).results:
+            self.transcript = close_old_calls(self.transcript)
+            for result in closing_answers(self.transcript, code):
                 yield result_event(result, ctx)
         yield terminal
 
     async def _take_steps(self) -> AsyncGenerator[Event, None]:
         while True:
-            step = self._next_step()
+            step = await self._next_step()
             match step:
                 case CallModel():
                     self.ctx.abort.check()
@@ -153,20 +185,52 @@ class AgentRun:
                     async with aclosing(run_calls(calls, self.agent.registry, self.ctx)) as told_by_tools:
                         async for event in told_by_tools:
                             yield event
-                case Wait() | Finish():
+                case Wait():
+                    for call in step.client_calls:
+                        # What starts a client's tool: AG-UI's clients see the call, TanStack's wait for this.
+                        value = {
+                            "toolCallId": call.id,
+                            "toolName": call.name,
+                            "input": arguments_of(call),
+                        }
+                        yield Custom(name="tool-input-available", value=value)
+                    self._ended_by = step
+                    return
+                case Finish():
                     self._ended_by = step
                     return
                 case _:
                     assert_never(step)
 
-    def _next_step(self) -> Step:
+    async def _opening_answers(self, client_results: Sequence[ToolResultPart]) -> Sequence[ToolResultPart]:
+        calls, turn, _ = calls_left(self.transcript)
+        if not calls or turn is None:
+            return ()
+        verdicts = await self._judge(calls) if turn.finish_reason == "tool_calls" else {}
+        return opening_answers(
+            self.transcript, self.agent.registry, self._resolutions, verdicts, client_results
+        )
+
+    async def _judge(self, calls: Sequence[ToolCallPart]) -> Verdicts:
+        """The verdicts of these calls. Each call is judged once a run."""
+        new = [call for call in calls if call.id not in self._judged]
+        if new:
+            with self.ctx.abort.interrupts():
+                found = await judge(new, self.agent.registry, self.ctx, self._resolutions)
+            self._verdicts.update(found)
+            self._judged.update(call.id for call in new)
+        return self._verdicts
+
+    async def _next_step(self) -> Step:
         if self._last_words:
             return Finish(self._last_words)
         step: Step
         if self._silent is not None:
             step = behind_words(self._silent.finish_reason, self._silent.paused)
         else:
-            step = next_step(self.transcript, self.agent.registry)
+            calls = open_calls(self.transcript)
+            verdicts = await self._judge(calls) if calls else self._verdicts
+            step = next_step(self.transcript, self.agent.registry, self._resolutions, verdicts)
         if isinstance(step, CallModel) and self._tally.turns:
             step, self._leave = self._leave or self._ask_leave(self.transcript), None
         if isinstance(step, CallModel):
@@ -285,7 +349,23 @@ class AgentRun:
     def _finished(self, step: Finish | Wait) -> RunFinished:
         if isinstance(step, Finish):
             return self._ended(step.reason, Success())
-        return self._ended("client_tools", Success(tuple(call.id for call in step.client_calls)))
+        pending = tuple(call.id for call in step.client_calls)
+        if step.approvals:
+            ended = self._ended("interrupt", Interrupted(tuple(self._interrupts(step.approvals))))
+            beside = {"pendingToolCallIds": list(pending)} if pending else {}
+        else:
+            ended, beside = self._ended("client_tools", Success(pending)), {}
+        if step.behind:
+            beside["heldToolCallIds"] = [call.id for call in step.behind]
+        return replace(ended, metadata=beside or None)
+
+    def _interrupts(self, calls: Sequence[ToolCallPart]) -> Iterator[Interrupt]:
+        ctx = self.ctx
+        expires_at = None if ctx.approval_ttl is None else ctx.now() + ctx.approval_ttl
+        for call in calls:
+            tool = self.agent.registry.get(call.name)
+            assert tool is not None
+            yield interrupt_of(call, tool, id=ctx.new_id(), run_id=ctx.run_id, expires_at=expires_at)
 
     def _broken_by(self, error: Exception) -> tuple[ClosingCode, RunFinished | RunError]:
         if isinstance(error, Aborted) or self.ctx.abort.aborted:
@@ -309,10 +389,16 @@ class AgentRun:
             run_id=self.ctx.run_id,
             outcome=outcome,
             usage=self._tally.usage,
-            finish_reason=self._tally.finish_reason,
+            finish_reason=self._tally.finish_reason if self._tally.turns else _reason_of(self.transcript),
             stop_reason=stop_reason,
             model=self._tally.model,
         )
+
+
+def _reason_of(transcript: Transcript) -> FinishReason | None:
+    """A run that made no turn goes by the one that it took up."""
+    turn = last_turn(transcript)
+    return None if turn is None else turn.finish_reason
 
 
 def encode_usage(usage: Usage) -> dict[str, int]:

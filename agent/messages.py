@@ -9,7 +9,8 @@ streams in is kept as pieces and joined when somebody reads it.
       Message            id, role, parts in order, finish_reason, metadata
         TextPart         what the role says
         ThinkingPart     what the model thought, with the provider's signature if it gave one
-        ToolCallPart     a call the model asked for; `arguments` is the JSON text as it came
+        ToolCallPart     a call the model asked for; `arguments` is the JSON text as it came, `edited` what a
+                         person made of it
         ToolResultPart   the one answer to a call; `error` is its code, None when it went well
         ImagePart        a picture (address or data)
         FilePart         any other file (address or data)
@@ -126,27 +127,43 @@ class ToolCallPart(_TextLike):
     """A call the model asked for. `arguments` is the JSON text exactly as the model wrote it.
 
     `provider_executed` marks a provider's own server-side tool: it passes through and never runs here.
+    `edited` is the JSON text of the arguments that a person put in the place of the model's when they approved
+    the call; None when nobody did.
     """
 
-    __slots__ = ("id", "name", "provider_executed")
+    __slots__ = ("edited", "id", "name", "provider_executed")
 
     def __init__(
-        self, id: str, name: str, arguments: str | Rope = "", provider_executed: bool = False
+        self,
+        id: str,
+        name: str,
+        arguments: str | Rope = "",
+        provider_executed: bool = False,
+        edited: str | None = None,
     ) -> None:
         self.id = id
         self.name = name
         self._rope = arguments if isinstance(arguments, Rope) else Rope(arguments)
         self.provider_executed = provider_executed
+        self.edited = edited
 
     @property
     def arguments(self) -> str:
         return str(self._rope)
 
+    @property
+    def used_arguments(self) -> str:
+        """What the tool gets, and what the model is told that it got."""
+        return str(self._rope) if self.edited is None else self.edited
+
     def _key(self) -> tuple[object, ...]:
-        return (self.id, self.name, str(self._rope), self.provider_executed)
+        return (self.id, self.name, str(self._rope), self.provider_executed, self.edited)
 
     def grow(self, delta: str) -> ToolCallPart:
-        return ToolCallPart(self.id, self.name, self._rope.grow(delta), self.provider_executed)
+        return ToolCallPart(self.id, self.name, self._rope.grow(delta), self.provider_executed, self.edited)
+
+    def with_edit(self, edited: str | None) -> ToolCallPart:
+        return ToolCallPart(self.id, self.name, self._rope, self.provider_executed, edited)
 
 
 @dataclass(frozen=True, slots=True)

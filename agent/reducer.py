@@ -15,7 +15,8 @@ messages are settled when the next turn starts.
     ReasoningEncryptedValue        signs the thought, or stands for one that is not shown
     ToolCallStart                  adds a call to its parent message, opening that if needed
     ToolCallArgs                   grows that call, whatever else came in between
-    ToolCallResult                 adds a tool message behind its call; a call's first result stays
+    ToolCallResult                 adds a tool message behind its call; a call's first result stays. Its metadata's
+                                   editedArguments become the call's `edited`
     *Chunk                         a start (if the id is new) and a delta; without an id the newest goes on
     Custom provider_result         kept in the metadata of its message: what a provider's own tool gave
     MessagesSnapshot               replaces everything
@@ -262,11 +263,23 @@ def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
         return transcript
     result = ToolResultPart(event.tool_call_id, event.content, event.error, event.duration_ms)
     message = Message(event.message_id, "tool", (result,), None, dict(event.metadata or {}))
+    edited = message.metadata.get("editedArguments")
+    if isinstance(edited, str):
+        transcript = _edited(transcript, event.tool_call_id, edited)
     if behind == len(transcript):
         return transcript.append(message)
     # Somebody spoke before the call was answered: its result still stands behind its call.
     messages = transcript.messages
     return Transcript(messages[:behind], live=(message, *messages[behind:]))
+
+
+def _edited(transcript: Transcript, call_id: str, edited: str) -> Transcript:
+    caller = next(message for message in reversed(transcript) if _asks(message, call_id))
+    transcript, at = _locate(transcript, caller.id)
+    for index, part in enumerate(transcript.live[at].parts):
+        if type(part) is ToolCallPart and part.id == call_id:
+            return _with_part(transcript, at, index, part.with_edit(edited))
+    return transcript
 
 
 def _keep_provider_result(transcript: Transcript, event: events.Custom) -> Transcript:

@@ -1,7 +1,8 @@
 """Does a value fit a JSON Schema? For tools that are given with a schema and no function to read it from.
 
 It checks what it knows (type, enum, const, required, properties, additionalProperties false, items) and lets
-everything else pass: a schema that says more is checked by whoever runs the tool.
+everything else pass: a schema that says more is checked by whoever runs the tool. A keyword of a shape that JSON
+Schema does not have counts as absent, for a client may send anything.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def problems(value: Any, schema: Any, path: str = "") -> Iterator[str]:
         return
     here = path or "arguments"
     kinds = schema.get("type", ())
-    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    kinds = (kinds,) if isinstance(kinds, str) else _strings(kinds)
     if kinds and not any(kind not in _KINDS or _KINDS[kind](value) for kind in kinds):
         yield f"{here}: Should be {' or '.join(kinds)}"
         return
-    if "enum" in schema and value not in schema["enum"]:
+    if isinstance(schema.get("enum"), list | tuple) and value not in schema["enum"]:
         yield f"{here}: Should be one of {', '.join(map(repr, schema['enum']))}"
     if "const" in schema and value != schema["const"]:
         yield f"{here}: Should be {schema['const']!r}"
@@ -44,9 +45,10 @@ def problems(value: Any, schema: Any, path: str = "") -> Iterator[str]:
 
 
 def _in_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
-    properties = schema.get("properties", {})
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
     below = f"{path}." if path else ""
-    for name in schema.get("required", ()):
+    for name in _strings(schema.get("required")):
         if name not in value:
             yield f"{below}{name}: Field required"
     for name, inner in value.items():
@@ -54,6 +56,10 @@ def _in_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str
             yield from problems(inner, properties[name], f"{below}{name}")
         elif schema.get("additionalProperties") is False and "patternProperties" not in schema:
             yield f"{below}{name}: No such field"
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else ()
 
 
 def _is_whole(value: Any) -> bool:

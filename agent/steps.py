@@ -17,10 +17,16 @@ transcript. So a restart, a closed laptop and a week-old question are one case.
                                content_filter                         Answer     content_filter
                                its stream broke off                   Answer     incomplete_stream
                                tool_calls, each call by itself:
+                                 its person cancelled or denied it    an answer  cancelled, denied
                                  no tool of that name                 an answer  unknown_tool
-                                 arguments that are no JSON           an answer  invalid_arguments
+                                 arguments that are no JSON, or, if   an answer  invalid_arguments
+                                   somebody is to see them, do not fit
+                                 its verdict is deny or failed        an answer  denied, policy_failed
+                                 its verdict is ask, not approved     to wait for a person
+                                 a tool without a function            to wait for its client
+                                 not parallel_safe, and a call        to wait for that
+                                   before it waits
                                  a tool with a function               to run
-                                 a tool without one                   to wait for its client
                                something to answer or run             Answer, or RunTools with answers within
                                only calls that wait                   Wait
     results of every call      stop, content_filter                   Finish with that reason
@@ -29,17 +35,18 @@ transcript. So a restart, a closed laptop and a week-old question are one case.
 A turn that said nothing leaves no message, so the transcript does not show it: see `behind_words`.
 CallModel behind the first turn needs the strategy's leave: see `limited`.
 
-Approvals are not built yet. Their place: a call that needs one and has no resolution waits; with one it runs,
-with the edited arguments, or is answered `denied`. Until then a registry refuses a tool that needs approval.
+Resolutions are facts about calls: one for a call that is not open means nothing, and a call that is open and has
+none asks again. So every answer that was ever given to the calls that are open now may be passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
+from agent.approvals import Resolution, Resolutions, Verdicts, stated, with_answer
 from agent.messages import FinishReason, Message, ToolCallPart, ToolResultPart, Transcript, open_calls
 from agent.results import error_result
 from agent.tools import InvalidArguments, ToolRegistry, parse
@@ -69,11 +76,14 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The run ends; the results of `client_calls` come with a later one. `approvals` is empty until those
-    exist."""
+    """The run ends. A later one brings the results of `client_calls` and the answers to `approvals`.
+
+    Those that are `behind` may not run before an earlier call that waits; nobody is asked anything for them.
+    """
 
     client_calls: tuple[ToolCallPart, ...] = ()
     approvals: tuple[ToolCallPart, ...] = ()
+    behind: tuple[ToolCallPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +93,8 @@ class Finish:
 
 Step = CallModel | Answer | RunTools | Wait | Finish
 
-Resolutions = Mapping[str, Any]
 NO_RESOLUTIONS: Resolutions = MappingProxyType({})
+NO_VERDICTS: Verdicts = MappingProxyType({})
 
 NotRunCode = Literal["max_tokens", "not_executed", "content_filter", "incomplete_stream"]
 NOT_RUN: Mapping[FinishReason | None, tuple[NotRunCode, str]] = {
@@ -111,26 +121,25 @@ NOT_RUN: Mapping[FinishReason | None, tuple[NotRunCode, str]] = {
 """A turn's finish reason -> code and text for the calls it holds; none of them runs. `tool_calls` is not
 here."""
 
-ClosingCode = Literal["aborted", "incomplete_stream"]
-CLOSED: Mapping[ClosingCode, str] = {
-    "aborted": "The run was stopped before this call began.",
-    "incomplete_stream": NOT_RUN[None][1],
+REFUSED: Mapping[str, tuple[str, str]] = {
+    "deny": ("denied", "This call was not run: it is not allowed here."),
+    "failed": ("policy_failed", "This call was not run: whether it is allowed could not be found out."),
 }
-
-UNKNOWN_OUTCOME = (
-    "No result was kept for this call. It may have run, and it may not: check before you send it again."
-)
+"""A verdict against a call -> code and text of its result."""
 
 
-def next_step(transcript: Transcript, tools: ToolRegistry, resolutions: Resolutions = NO_RESOLUTIONS) -> Step:
-    if resolutions:
-        raise NotImplementedError("Approvals are not built yet.")
+def next_step(
+    transcript: Transcript,
+    tools: ToolRegistry,
+    resolutions: Resolutions = NO_RESOLUTIONS,
+    verdicts: Verdicts = NO_VERDICTS,
+) -> Step:
     turn = last_turn(transcript)
     if turn is None:
         return CallModel()
     calls = open_calls(transcript)
     if calls:
-        return _settle(calls, turn, tools)
+        return _settle(place(calls, turn, tools, resolutions, verdicts))
     if transcript[-1].role == "tool":
         return Finish(turn.finish_reason) if turn.finish_reason in ("stop", "content_filter") else CallModel()
     return behind_words(turn.finish_reason, turn.paused)
@@ -151,40 +160,102 @@ def last_turn(transcript: Transcript) -> Message | None:
     return None
 
 
-def _settle(calls: tuple[ToolCallPart, ...], turn: Message, tools: ToolRegistry) -> Step:
+@dataclass(frozen=True, slots=True)
+class AtClient:
+    """The call waits for its client."""
+
+    call: ToolCallPart
+
+
+@dataclass(frozen=True, slots=True)
+class AtPerson:
+    """The call waits for a person's approval."""
+
+    call: ToolCallPart
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The call waits for one before it that waits."""
+
+    call: ToolCallPart
+
+
+Placed = ToolCallPart | ToolResultPart | AtClient | AtPerson | Behind
+"""What becomes of one call: it runs (as it is here, edits and all), it has this result, or it waits."""
+
+
+def place(
+    calls: Sequence[ToolCallPart],
+    turn: Message,
+    tools: ToolRegistry,
+    resolutions: Resolutions = NO_RESOLUTIONS,
+    verdicts: Verdicts = NO_VERDICTS,
+) -> tuple[Placed, ...]:
     if turn.finish_reason in NOT_RUN:
         # Also a call whose JSON happens to be whole: what it belongs to was cut off.
         code, text = NOT_RUN[turn.finish_reason]
-        return Answer(tuple(error_result(call.id, code, text) for call in calls))
-    placed = tuple(_place(call, tools) for call in calls)
-    settled = tuple(item for item in placed if not isinstance(item, _AtClient))
+        return tuple(error_result(call.id, code, text) for call in calls)
+    placed: list[Placed] = []
+    waiting = False
+    for call in calls:
+        item: Placed = _place(call, tools, resolutions.get(call.id), verdicts)
+        if waiting and isinstance(item, ToolCallPart) and not _is_parallel_safe(item, tools):
+            item = Behind(item)
+        waiting = waiting or isinstance(item, AtClient | AtPerson)
+        placed.append(item)
+    return tuple(placed)
+
+
+def _settle(placed: Sequence[Placed]) -> Step:
+    settled = tuple(item for item in placed if isinstance(item, ToolCallPart | ToolResultPart))
     if not settled:
-        return Wait(client_calls=calls)
+        return Wait(
+            client_calls=tuple(item.call for item in placed if isinstance(item, AtClient)),
+            approvals=tuple(item.call for item in placed if isinstance(item, AtPerson)),
+            behind=tuple(item.call for item in placed if isinstance(item, Behind)),
+        )
     answers = tuple(item for item in settled if isinstance(item, ToolResultPart))
     return Answer(answers) if len(answers) == len(settled) else RunTools(settled)
 
 
-@dataclass(frozen=True, slots=True)
-class _AtClient:
-    call: ToolCallPart
-
-
-def _place(call: ToolCallPart, tools: ToolRegistry) -> ToolCallPart | ToolResultPart | _AtClient:
+def _place(
+    call: ToolCallPart, tools: ToolRegistry, answer: Resolution | None, verdicts: Verdicts
+) -> ToolCallPart | ToolResultPart | AtClient | AtPerson:
+    if answer is not None and answer.status != "approved":
+        return _refused(call, answer)
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(tools.names) or "none"
         return error_result(
             call.id, "unknown_tool", f"There is no tool {call.name[:64]!r}. Known tools: {known}."
         )
+    call, verdict = with_answer(call, answer), verdicts.get(call.id) or stated(tool)
     try:
-        if tool.execute is not None:
-            parse(tool.json_text(call.arguments))
-            return call
-        # What runs here is held against its schema when it is about to run; a client is only asked what fits.
-        tool.read(call.arguments)
-        return _AtClient(call)
+        # What runs here is held against its schema when it is about to run; nobody is asked what does not fit.
+        if tool.execute is not None and verdict == "allow":
+            parse(tool.json_text(call.used_arguments))
+        else:
+            tool.read(call.used_arguments)
     except InvalidArguments as error:
         return error_result(call.id, error.code, str(error))
+    if verdict in REFUSED:
+        return error_result(call.id, *REFUSED[verdict])
+    if tool.execute is None:
+        return AtClient(call)
+    return AtPerson(call) if verdict == "ask" and answer is None else call
+
+
+def _refused(call: ToolCallPart, answer: Resolution) -> ToolResultPart:
+    if answer.status == "cancelled":
+        return error_result(call.id, "cancelled", "This call was not run: it was cancelled by the person.")
+    because = f" They say: {answer.reason}" if answer.reason else ""
+    return error_result(call.id, "denied", f"This call was not run: the person denied it.{because}")
+
+
+def _is_parallel_safe(call: ToolCallPart, tools: ToolRegistry) -> bool:
+    tool = tools.get(call.name)
+    return tool is None or tool.parallel_safe
 
 
 def limited(transcript: Transcript, reason: str | None, final_answer: bool) -> CallModel | Finish:
@@ -198,45 +269,3 @@ def limited(transcript: Transcript, reason: str | None, final_answer: bool) -> C
     if final_answer and reason != "length" and transcript[-1].role == "tool":
         return CallModel(last_words=reason)
     return Finish(reason)
-
-
-def closing_answers(transcript: Transcript, code: ClosingCode) -> Answer:
-    """Results for whatever is open when a run ends before its time, so that nothing stays open."""
-    turn = last_turn(transcript)
-    reason = turn.finish_reason if turn is not None else None
-    # A turn that ended for a reason of its own keeps that as the calls' reason.
-    why, text = NOT_RUN[reason] if reason and reason in NOT_RUN else (code, CLOSED[code])
-    return Answer(tuple(error_result(call.id, why, text) for call in open_calls(transcript)))
-
-
-def close_old_calls(transcript: Transcript) -> Transcript:
-    """The transcript with an error result behind each call that somebody spoke over before it had one.
-
-    Such a call never runs: whoever wrote behind it has moved on, and providers refuse a history with open
-    calls. The same transcript gives the same results, with the same ids, so what one run reads the next one
-    reads too.
-    """
-    messages: list[Message] = []
-    changed = False
-    for message in transcript:
-        if message.role != "tool" and (results := _missing_results(messages)):
-            messages.extend(results)
-            changed = True
-        messages.append(message)
-    return Transcript(tuple(messages)) if changed else transcript
-
-
-def _missing_results(messages: list[Message]) -> list[Message]:
-    answered: set[str] = set()
-    for message in reversed(messages):
-        if message.role == "assistant":
-            code, text = NOT_RUN.get(message.finish_reason, ("outcome_unknown", UNKNOWN_OUTCOME))
-            return [
-                Message(f"{message.id}-{call.id}-closed", "tool", (error_result(call.id, code, text),))
-                for call in message.tool_calls
-                if call.id not in answered and not call.provider_executed
-            ]
-        if message.role != "tool":
-            break
-        answered.update(part.tool_call_id for part in message.tool_results)
-    return []

@@ -177,7 +177,7 @@ class _Slot:
             log.exception("tool %s: cancelled itself", self.call.name)
             done = _Done(error_result(self.call.id, "internal_error", BROKEN))
         if not self.muted or done.result.error is None:
-            self.result = result_event(done.result, self.ctx, done.full)
+            self.result = result_event(done.result, self.ctx, done.full, self.call.edited)
         self.muted = True
         self._news.put_nowait(None)
 
@@ -186,9 +186,9 @@ class _Slot:
         if tool is None or tool.execute is None:
             return _Done(error_result(call.id, "unknown_tool", f"There is no tool {call.name[:64]!r}."))
         try:
-            arguments = tool.read(call.arguments)
+            arguments = tool.read(call.used_arguments)
             if self.ctx.on_claim is not None:
-                await self.ctx.on_claim(call, _as_object(parse(tool.json_text(call.arguments))))
+                await self.ctx.on_claim(call, _as_object(parse(tool.json_text(call.used_arguments))))
         except InvalidArguments as error:
             return _Done(error_result(call.id, error.code, str(error)))
         except Exception as error:
@@ -255,7 +255,7 @@ class _Slot:
 
     def aborted(self) -> ToolCallResult:
         text = ABORTED_WITHIN if self.claimed else ABORTED_BEFORE
-        return result_event(error_result(self.call.id, "aborted", text), self.ctx)
+        return result_event(error_result(self.call.id, "aborted", text), self.ctx, edited=self.call.edited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +264,19 @@ class _Done:
     full: str | None = None
 
 
-def result_event(result: ToolResultPart, ctx: RunContext, full: str | None = None) -> ToolCallResult:
-    """`metadata["full"]` is the whole text of a result of which the model gets a part."""
+def result_event(
+    result: ToolResultPart, ctx: RunContext, full: str | None = None, edited: str | None = None
+) -> ToolCallResult:
+    """`metadata["full"]` is the whole text of a result of which the model gets a part, `editedArguments` what a
+    person made of the call's arguments."""
+    metadata = {"full": full, "editedArguments": edited}
     return ToolCallResult(
         message_id=ctx.new_id(),
         tool_call_id=result.tool_call_id,
         content=result.content,
         error=result.error,
         duration_ms=result.duration_ms,
-        metadata=None if full is None else {"full": full},
+        metadata={key: value for key, value in metadata.items() if value is not None} or None,
     )
 
 

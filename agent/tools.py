@@ -10,7 +10,8 @@ in a thread of their own, so they may block; one that is stopped or out of time 
 thread cannot be ended.
 
     option           means
-    needs_approval   True, or `callable(args, ctx)`: a person is asked first. A registry refuses it for now
+    needs_approval   True, or a condition `(args)` or `(args, ctx)`, sync or async, of the arguments as the tool
+                     gets them: a person is asked first. Not for a client tool: its page asks
     timeout          seconds for one attempt
     retries          how often an attempt that raised or ran out of time is made again; a ToolError is final
     parallel_safe    False: the call runs alone, behind those before it and before those behind it
@@ -22,6 +23,7 @@ thread cannot be ended.
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,12 +39,19 @@ from agent.providers.base import ToolSpec
 from agent.schemas import problems
 from agent.signatures import read_signature
 
+log = logging.getLogger(__name__)
+
+UNCHECKED = "The arguments could not be checked because of an internal error."
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NO_ARGUMENTS = "{}"
 MOST_PROBLEMS = 5
 """How many of them a model is told at once."""
 
-NeedsApproval = bool | Callable[[Mapping[str, Any], "ToolContext"], bool | Awaitable[bool]]
+NeedsApproval = (
+    bool
+    | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
+    | Callable[[Mapping[str, Any], "ToolContext"], bool | Awaitable[bool]]
+)
 
 
 class InvalidArguments(AgentError):
@@ -144,6 +153,10 @@ class Tool(_Options):
                 return self.check(raw)
             except ValidationError as error:
                 raise InvalidArguments(explain(error)) from error
+            except Exception as error:
+                # A validator with a bug: nobody can say whether these arguments fit, so nothing runs on them.
+                log.exception("tool %s: its arguments could not be checked", self.name)
+                raise InvalidArguments(UNCHECKED, code="internal_error") from error
         arguments = parse(raw)
         wrong = list(islice(problems(arguments, self.parameters), MOST_PROBLEMS))
         if wrong:
@@ -232,10 +245,8 @@ class ToolRegistry:
         for tool in tools:
             if tool.name in self._tools:
                 raise InvalidRequest(f"There are two tools called {tool.name}.")
-            if tool.needs_approval:
-                raise InvalidRequest(
-                    f"The tool {tool.name} needs approval, and asking for one is not built yet."
-                )
+            if tool.needs_approval and tool.execute is None:
+                raise InvalidRequest(f"The tool {tool.name} runs at the client, where its page asks.")
             self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool | None:
@@ -257,3 +268,19 @@ class ToolRegistry:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self)
+
+
+def with_client_tools(registry: ToolRegistry, specs: Iterable[ToolSpec]) -> ToolRegistry:
+    """The tools of one run: the server's, and those its client brings. Of one name, the server's is the tool.
+
+    Raises InvalidRequest for a name that no provider takes, and for two of one name.
+    """
+    theirs: list[Tool] = []
+    for spec in specs:
+        try:
+            tool = Tool(name=spec.name, description=spec.description, parameters=spec.parameters)
+        except ValueError as error:
+            raise InvalidRequest(f"tools: {error}") from error
+        if spec.name not in registry:
+            theirs.append(tool)
+    return ToolRegistry([*registry, *theirs]) if theirs else registry

@@ -88,7 +88,13 @@ def _encode_call(call: ToolCallPart) -> Json:
         "type": "function",
         "function": {"name": call.name, "arguments": call.arguments},
     }
-    return wire | {"metadata": {"providerExecuted": True}} if call.provider_executed else wire
+    metadata = call_metadata(call)
+    return wire | {"metadata": metadata} if metadata else wire
+
+
+def call_metadata(call: ToolCallPart) -> Json:
+    """`arguments` stay the model's; what a person made of them stands beside."""
+    return without_none(providerExecuted=call.provider_executed or None, editedArguments=call.edited)
 
 
 def _encode_tool(message: Message) -> list[Json]:
@@ -279,5 +285,6 @@ def take_tanstack(metadata: Json, *keys: str) -> list[Any]:
 
 
 def _decode_call(wire: Mapping[str, Any]) -> ToolCallPart:
-    executed = bool((wire.get("metadata") or {}).get("providerExecuted"))
-    return ToolCallPart(wire["id"], wire["function"]["name"], wire["function"]["arguments"], executed)
+    metadata, function = wire.get("metadata") or {}, wire["function"]
+    executed, edited = bool(metadata.get("providerExecuted")), metadata.get("editedArguments")
+    return ToolCallPart(wire["id"], function["name"], function["arguments"], executed, edited)

@@ -3,7 +3,7 @@
     type          fields beside it (those in brackets only when they are set)
     text          text
     thinking      text, [signature], [redacted]
-    tool-call     id, name, arguments, [providerExecuted]
+    tool-call     id, name, arguments, [providerExecuted], [edited]
     tool-result   toolCallId, content (text, or a list of text, image and file), [error], [durationMs]
     image         [mimeType], [data], [url]
     file          kind, [mimeType], [data], [url], [name]
@@ -52,8 +52,14 @@ def _dump(part: Part) -> Json:
                 type="thinking", text=part.text, signature=part.signature, redacted=part.redacted
             )
         case ToolCallPart():
-            call = {"type": "tool-call", "id": part.id, "name": part.name, "arguments": part.arguments}
-            return call | {"providerExecuted": True} if part.provider_executed else call
+            return without_none(
+                type="tool-call",
+                id=part.id,
+                name=part.name,
+                arguments=part.arguments,
+                providerExecuted=part.provider_executed or None,
+                edited=part.edited,
+            )
         case ToolResultPart():
             return without_none(
                 type="tool-result",
@@ -83,7 +89,13 @@ def _load(row: Mapping[str, Any]) -> Part:
         case "thinking":
             return ThinkingPart(row["text"], row.get("signature"), row.get("redacted"))
         case "tool-call":
-            return ToolCallPart(row["id"], row["name"], row["arguments"], row.get("providerExecuted", False))
+            return ToolCallPart(
+                row["id"],
+                row["name"],
+                row["arguments"],
+                row.get("providerExecuted", False),
+                row.get("edited"),
+            )
         case "tool-result":
             content = row["content"]
             return ToolResultPart(

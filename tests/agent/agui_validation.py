@@ -101,6 +101,8 @@ def assert_one_result_per_call(events: Sequence[Wire], *, resumed: bool = False)
     outcome = end.get("outcome", {})
     waiting = set(outcome.get("pendingToolCallIds", ()))
     waiting |= {each["toolCallId"] for each in outcome.get("interrupts", ()) if "toolCallId" in each}
+    for key in ("pendingToolCallIds", "heldToolCallIds"):
+        waiting |= set(end.get("metadata", {}).get(key, ()))
     passed_through = {
         event["toolCallId"]
         for event in events

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent import Agent, AgentRun, RunContext, Transcript, apply, user_message
+from agent import Agent, AgentRun, Resolution, RunContext, Transcript, apply, user_message
+from agent.closing import close_old_calls
 from agent.events import (
     Custom,
     Event,
+    Interrupt,
     RunError,
     RunFinished,
     StepFinished,
@@ -24,7 +26,6 @@ from agent.events import (
 )
 from agent.messages import Message, ToolCallPart, ToolResultPart
 from agent.providers.scripted import ScriptedProvider, Turn
-from agent.steps import close_old_calls
 from tests.agent.verify import verify_run
 
 ASKED = user_message("u1", "How is the weather?")
@@ -53,6 +54,11 @@ class Told:
     def end(self) -> RunFinished | RunError:
         assert isinstance(self.events[-1], RunFinished | RunError)
         return self.events[-1]
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        assert isinstance(self.end, RunFinished), self.end
+        return getattr(self.end.outcome, "interrupts", ())
 
     @property
     def stop_reason(self) -> str:
@@ -90,13 +96,15 @@ async def drive(
     *,
     input: Sequence[Message] = (ASKED,),
     ctx: RunContext | None = None,
+    resolutions: Sequence[Resolution] = (),
+    client_results: Sequence[ToolResultPart] = (),
     on_event: Callable[[Event], Any] | None = None,
 ) -> Told:
     """A whole run. `on_event` is called with each event, between two of the loop's own."""
     before = Transcript(tuple(transcript))
-    run = AgentRun(agent, before, ctx or context())
+    run = AgentRun(agent, before, ctx or context(), resolutions=resolutions)
     folded, events = before, list[Event]()
-    async for event in run.events(input):
+    async for event in run.events(input, client_results):
         folded = apply(folded, event)
         events.append(event)
         if on_event is not None:

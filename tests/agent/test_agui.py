@@ -495,6 +495,29 @@ def test_a_transcript_as_tanstack_shows_it():
     assert answer["parts"] == [{"type": "text", "content": "It is 62."}]
 
 
+EDITED = ToolCallPart("c1", "mail", '{"to":"a"}', edited='{"to":"b"}')
+
+
+def test_an_edited_call_shows_both_versions_everywhere():
+    message = Message("m1", "assistant", (EDITED,), "tool_calls")
+    (wire,) = agui.encode_message(message)
+    assert wire["toolCalls"][0]["function"]["arguments"] == '{"to":"a"}'
+    assert wire["toolCalls"][0]["metadata"] == {"editedArguments": '{"to":"b"}'}
+    assert agui.decode_messages([wire]) == (message,)
+    ((part,),) = [message["parts"] for message in agui.encode_ui_messages([message])]
+    assert (part["arguments"], part["input"]) == ('{"to":"a"}', {"to": "b"})
+    assert part["metadata"] == {"editedArguments": '{"to":"b"}'}
+
+
+def test_a_call_that_a_person_is_asked_about_says_so():
+    asked = events.Interrupt("i1", "tool_call", tool_call_id="c1")
+    message = Message("m1", "assistant", (ToolCallPart("c1", "f"), ToolCallPart("c2", "f")))
+    (shown,) = agui.encode_ui_messages([message], interrupts=[asked])
+    assert shown["parts"][0]["state"] == "approval-requested"
+    assert shown["parts"][0]["approval"] == {"id": "i1", "needsApproval": True}
+    assert shown["parts"][1]["state"] == "input-complete"
+
+
 def test_a_failed_call_is_an_error_part_with_its_words():
     transcript = [
         Message("m1", "assistant", (ToolCallPart("c1", "f", '{"cut'),)),

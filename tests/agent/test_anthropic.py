@@ -445,6 +445,11 @@ def test_arguments_go_back_as_an_object(written: str, wire: Any):
     assert sent(USER, assistant(ToolCallPart("c", "f", written)))[1]["content"][0]["input"] == wire
 
 
+def test_the_model_reads_the_arguments_that_really_ran():
+    edited = ToolCallPart("c", "mail", '{"to":"a"}', edited='{"to":"b"}')
+    assert sent(USER, assistant(edited))[1]["content"][0]["input"] == {"to": "b"}
+
+
 def test_foreign_ids_are_spelled_so_that_the_server_takes_them():
     messages = sent(USER, assistant(call("functions.get:0")), result("functions.get:0"))
     id = messages[1]["content"][0]["id"]

@@ -664,7 +664,7 @@ async def test_a_cut_call_in_an_old_transcript_is_never_run_and_the_model_sees_t
     read = told.provider.requests[0].transcript
     assert [message.role for message in read] == ["user", "assistant", "tool", "user"]
     assert read[2].tool_results[0].error == "max_tokens"
-    assert (ran, told.results) == ([], [])
+    assert (ran, told.codes) == ([], ["max_tokens"])
 
 
 async def test_a_cut_call_at_the_end_of_an_old_transcript_is_answered_and_never_run():

@@ -389,6 +389,12 @@ def test_a_call_and_its_result_go_out_together():
     ]
 
 
+def test_the_model_reads_the_arguments_that_really_ran():
+    edited = ToolCallPart("c1", "mail", '{"to":"a"}', edited='{"to":"b"}')
+    messages = sent(USER, assistant(edited), result("c1"))
+    assert messages[1]["tool_calls"][0]["function"]["arguments"] == '{"to":"b"}'
+
+
 def test_a_call_without_a_result_gets_one():
     messages = sent(USER, assistant(call("c1", "Oslo"), call("c2", "Rome")), result("c2"), USER)
     assert [(m["role"], m.get("tool_call_id")) for m in messages[1:]] == [

@@ -406,3 +406,18 @@ def test_what_a_providers_own_tool_gave_is_kept_with_its_message():
         None,
     ):
         assert apply(kept, ev.Custom("provider_result", foreign)) == kept
+
+
+def test_what_a_person_made_of_a_calls_arguments_stands_beside_the_models():
+    base = Transcript(
+        (assistant("m1", call("c1", arguments='{"a": 1}'), call("c2")), user_message("u1", "and?"))
+    )
+    result = ev.ToolCallResult("t1", "c1", "ok", metadata={"editedArguments": '{"a":2}'})
+    folded = apply(base, result)
+    edited, other = folded[0].tool_calls
+    assert (edited.arguments, edited.edited, edited.used_arguments) == ('{"a": 1}', '{"a":2}', '{"a":2}')
+    assert (other.edited, other.used_arguments) == (None, "{}")
+    assert [message.role for message in folded] == ["assistant", "tool", "user"]
+    assert base[0].tool_calls[0].edited is None
+    again = apply(folded, ev.ToolCallResult("t2", "c1", "no", metadata={"editedArguments": "{}"}))
+    assert again == folded

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent import Tool, ToolRegistry, close_old_calls, next_step, tool, user_message
+from agent.closing import closing_answers
 from agent.messages import Message, TextPart, ToolResultPart, Transcript, open_calls
-from agent.steps import Answer, CallModel, Finish, RunTools, Wait, closing_answers, last_turn, limited
+from agent.steps import Answer, CallModel, Finish, RunTools, Wait, last_turn, limited
 from tests.agent.runs import answered, assistant, call, said
 
 U1 = user_message("u1", "hi")
@@ -177,11 +178,6 @@ def test_deciding_twice_decides_the_same():
     assert step(*messages) == step(*messages)
 
 
-def test_resolutions_are_not_silently_ignored_while_approvals_are_not_built():
-    with pytest.raises(NotImplementedError):
-        next_step(Transcript((U1,)), TOOLS, {"c1": "approved"})
-
-
 # -- what the strategy says
 
 
@@ -218,17 +214,17 @@ def test_there_are_no_last_words_when_no_results_are_left_unspoken():
 @pytest.mark.parametrize("reason", [None, "tool_calls"])
 def test_what_is_open_at_an_early_end_gets_a_result(code, reason):
     turn = assistant("m1", call("c1"), call("c2"), reason=reason)
-    results = closing_answers(Transcript((U1, turn, answered("c1"))), code).results
+    results = closing_answers(Transcript((U1, turn, answered("c1"))), code)
     assert [(result.tool_call_id, result.error) for result in results] == [("c2", code)]
 
 
 def test_a_turn_that_ended_for_a_reason_of_its_own_keeps_it():
     turn = assistant("m1", call("c1"), reason="length")
-    assert closing_answers(Transcript((U1, turn)), "aborted").results[0].error == "max_tokens"
+    assert closing_answers(Transcript((U1, turn)), "aborted")[0].error == "max_tokens"
 
 
 def test_nothing_open_needs_no_answer():
-    assert closing_answers(Transcript((U1,)), "aborted").results == ()
+    assert closing_answers(Transcript((U1,)), "aborted") == ()
 
 
 def test_the_last_turn_is_the_assistants_unless_somebody_spoke_since():

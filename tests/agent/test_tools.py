@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agent import InvalidRequest, Tool, ToolContext, ToolRegistry, tool
+from agent import InvalidRequest, Tool, ToolContext, ToolRegistry, tool, with_client_tools
 from agent.providers.base import ToolSpec
 from agent.tools import InvalidArguments
 
@@ -376,6 +376,53 @@ def test_two_tools_of_one_name_are_an_error():
 
 
 @pytest.mark.parametrize("needed", [True, lambda args, ctx: False])
-def test_a_tool_that_needs_approval_is_refused_rather_than_run_without(needed):
-    with pytest.raises(InvalidRequest, match="needs approval"):
-        ToolRegistry([Tool("rm", "", execute=lambda a, c: None, needs_approval=needed)])
+def test_a_client_tool_asks_at_its_client_and_not_here(needed):
+    with pytest.raises(InvalidRequest, match="at the client"):
+        ToolRegistry([Tool("rm", "", needs_approval=needed)])
+
+
+def test_a_client_brings_tools_of_its_own_and_the_servers_win():
+    registry = ToolRegistry([travel])
+    both = with_client_tools(registry, [ToolSpec("travel", "Mine.", {}), ToolSpec("pick", "Pick.", {})])
+    assert both.get("travel") is travel
+    assert (both.names, both.get("pick").execute) == (("travel", "pick"), None)
+    assert with_client_tools(registry, [ToolSpec("travel", "Mine.", {})]) is registry
+    assert registry.names == ("travel",)
+
+
+@pytest.mark.parametrize("name", ["", "with space", "x" * 65, "ünï"])
+def test_a_client_tool_of_a_name_no_provider_takes_is_refused(name):
+    with pytest.raises(InvalidRequest, match="no tool name"):
+        with_client_tools(ToolRegistry(), [ToolSpec(name, "", {})])
+
+
+def test_two_client_tools_of_one_name_are_refused():
+    with pytest.raises(InvalidRequest, match="two tools"):
+        with_client_tools(ToolRegistry(), [ToolSpec("pick", "", {}), ToolSpec("pick", "", {})])
+
+
+def explode(value: str) -> str:
+    raise KeyError(value)
+
+
+def test_a_validator_with_a_bug_runs_nothing(caplog):
+    @tool
+    def shout(text: Annotated[str, AfterValidator(explode)]) -> str:
+        return text
+
+    with pytest.raises(InvalidArguments, match="could not be checked") as caught:
+        shout.read('{"text": "a"}')
+    assert caught.value.code == "internal_error"
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required": 5, "properties": [], "enum": 3},
+        {"type": {"object": 1}, "required": [1, None], "items": 7},
+        {"type": ["object", 9], "required": "abc", "properties": None},
+    ],
+)
+def test_a_schema_that_is_none_checks_nothing_and_breaks_nothing(schema):
+    assert Tool("pick", "", schema).read('{"a": 1}') == {"a": 1}

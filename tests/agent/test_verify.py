@@ -69,6 +69,8 @@ def test_what_kills_a_run_at_a_client_is_refused(events):
         (START, *CALL, RESULT, RESULT, END),
         (START, *CALL, RESULT, *CALL, END),
         (START, ev.ToolCallStart("", "f"), ev.ToolCallEnd(""), END),
+        (START, *CALL, ev.RunFinished("t", "r", ev.Success(("c",)))),
+        (START, *CALL, RESULT, ev.Custom("tool-input-available", {"toolCallId": "c"}), END),
     ],
 )
 def test_a_run_of_ours_promises_more(events):
@@ -77,4 +79,9 @@ def test_a_run_of_ours_promises_more(events):
 
 
 def test_a_call_may_stay_open_for_its_client():
-    verify_run((START, *CALL, ev.RunFinished("t", "r", ev.Success(("c",)))))
+    start_it = ev.Custom("tool-input-available", {"toolCallId": "c", "toolName": "f", "input": {}})
+    verify_run((START, *CALL, start_it, ev.RunFinished("t", "r", ev.Success(("c",)))))
+    asked = ev.Interrupted((ev.Interrupt("i", "tool_call", tool_call_id="c"),))
+    verify_run((START, *CALL, ev.RunFinished("t", "r", asked)))
+    held = ev.RunFinished("t", "r", asked, metadata={"heldToolCallIds": ["d"]})
+    verify_run((START, *CALL, ev.ToolCallStart("d", "g"), ev.ToolCallEnd("d"), held))

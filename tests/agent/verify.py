@@ -21,6 +21,7 @@ PAIRS: tuple[tuple[type, type | None, type, str], ...] = (
     (ev.SubagentStarted, None, ev.SubagentFinished, "subagent_run_id"),
     (ev.SubagentStarted, None, ev.SubagentError, "subagent_run_id"),
 )
+AT_CLIENT = "tool-input-available"
 CHUNKS = (ev.TextMessageChunk, ev.ToolCallChunk, ev.ReasoningMessageChunk)
 
 
@@ -77,6 +78,18 @@ def verify_events(events: Iterable[Event]) -> None:
                 opened.discard(key)
 
 
+def waiting_at_client(end: Event) -> set[str]:
+    """The client's calls that a run ends with, whatever its outcome."""
+    pending = getattr(getattr(end, "outcome", None), "pending_tool_call_ids", ())
+    return {*pending, *((end.metadata or {}).get("pendingToolCallIds", ()))}
+
+
+def waiting_calls(end: Event) -> set[str]:
+    asked = getattr(getattr(end, "outcome", None), "interrupts", ())
+    held = (end.metadata or {}).get("heldToolCallIds", ())
+    return {*waiting_at_client(end), *held, *(interrupt.tool_call_id for interrupt in asked)}
+
+
 def verify_run(events: Sequence[Event]) -> None:
     verify_events(events)
     assert isinstance(events[0], ev.RunStarted), events[0]
@@ -90,8 +103,13 @@ def verify_run(events: Sequence[Event]) -> None:
     own = {e.tool_call_id for e in events if isinstance(e, ev.ToolCallStart) and not e.provider_executed}
     results = Counter(event.tool_call_id for event in events if isinstance(event, ev.ToolCallResult))
     assert all(count == 1 for count in results.values()), f"a call with two results: {results}"
-    pending = set(getattr(getattr(events[-1], "outcome", None), "pending_tool_call_ids", ()))
-    assert own - set(results) == pending & own, f"calls without a result: {own - set(results) - pending}"
+    left = own - set(results)
+    waiting = waiting_calls(events[-1])
+    assert left == waiting & own, (
+        f"calls without a result: {left - waiting}; waiting with one: {waiting - left}"
+    )
+    told = {e.value["toolCallId"] for e in events if isinstance(e, ev.Custom) and e.name == AT_CLIENT}
+    assert told == waiting_at_client(events[-1]), f"the clients of {told} were told to run something"
 
     texts = {e.message_id for e in events if isinstance(e, ev.TextMessageStart | ev.ToolCallResult)}
     tools = [e.message_id for e in events if isinstance(e, ev.ToolCallResult)]

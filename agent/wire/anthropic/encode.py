@@ -188,7 +188,7 @@ def _call(call: ToolCallPart, kind: str) -> Json:
         "type": kind,
         "id": wire_id(call.id, longest=LONGEST_ID),
         "name": wire_name(call.name),
-        "input": call_object(call.arguments),
+        "input": call_object(call.used_arguments),
     }
 
 

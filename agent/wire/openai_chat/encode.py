@@ -140,7 +140,7 @@ def _assistant(message: Message, results: Results) -> list[Json]:
 
 
 def _call(call: ToolCallPart) -> Json:
-    arguments = call.arguments
+    arguments = call.used_arguments
     if not is_json(arguments):
         arguments = dump(call_object(arguments))  # several servers parse it and refuse what is cut
     return {

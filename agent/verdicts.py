@@ -1,0 +1,71 @@
+"""May a call run? Asks the application's policy and the tools' own conditions; `approvals.py` says what follows."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.approvals import Decision, Resolutions, with_answer
+from agent.context import RunContext, Verdict
+from agent.messages import ToolCallPart
+from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry
+
+log = logging.getLogger(__name__)
+
+
+async def judge(
+    calls: Iterable[ToolCallPart], tools: ToolRegistry, ctx: RunContext, resolutions: Resolutions
+) -> dict[str, Decision]:
+    """The verdicts of these calls, for those that anything has an opinion on."""
+    verdicts: dict[str, Decision] = {}
+    for call in calls:
+        tool = tools.get(call.name)
+        if tool is None or (ctx.policy is None and not callable(tool.needs_approval)):
+            continue
+        call = with_answer(call, resolutions.get(call.id))
+        try:
+            arguments = tool.read(call.used_arguments)
+        except InvalidArguments:
+            continue  # its error is its result, whatever anybody thinks of it
+        try:
+            verdicts[call.id] = await _verdict(call, arguments, tool, ctx)
+        except Exception:
+            log.exception("tool %s: whether it may run could not be found out", tool.name)
+            verdicts[call.id] = "failed"
+    return verdicts
+
+
+async def _verdict(call: ToolCallPart, arguments: Mapping[str, Any], tool: Tool, ctx: RunContext) -> Verdict:
+    if ctx.policy is not None:
+        said = ctx.policy(call, arguments, tool)
+        verdict = await said if inspect.isawaitable(said) else said
+        if verdict is not None:
+            if verdict not in ("allow", "ask", "deny"):
+                raise ValueError(f"{verdict!r} is no verdict.")
+            return verdict
+    if not callable(tool.needs_approval):
+        return "ask" if tool.needs_approval else "allow"
+    needed = _asked(tool.needs_approval, arguments, _context_of(call, ctx))
+    return "ask" if (await needed if inspect.isawaitable(needed) else needed) else "allow"
+
+
+def _asked(condition: Any, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
+    """A condition takes the arguments, and the call's context when it has room for it."""
+    kinds = [parameter.kind for parameter in inspect.signature(condition).parameters.values()]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    room = sum(kind in positional for kind in kinds)
+    takes_both = room > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
+    return condition(arguments, ctx) if takes_both else condition(arguments)
+
+
+def _context_of(call: ToolCallPart, ctx: RunContext) -> ToolContext:
+    return ToolContext(
+        thread_id=ctx.thread_id,
+        run_id=ctx.run_id,
+        tool_call_id=call.id,
+        user=ctx.user,
+        abort=ctx.abort,
+        tell=lambda name, value: None,
+    )
