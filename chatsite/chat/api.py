@@ -100,7 +100,7 @@ async def answer(user: Any, asked: Asked) -> Reply:
         return _json(problem.status, _error(problem.code, str(problem)))
 
 
-# -- POST ------------------------------------------------------------------------------------------------------
+# -- POST ----------------------------------------------------------------------------------------------------
 
 
 async def _run(user: Any, asked: Asked) -> Reply:
@@ -149,9 +149,13 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
         raise Invalid("forwardedProps.model: must be a string, the name of a model.")
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
-        return await commands.begin_thread(
-            user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
-        )
+        try:
+            return await commands.begin_thread(
+                user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+            )
+        except Missing:
+            # It is there by now: another request of the user's came first, or it is somebody else's.
+            thread = await commands.thread_for(user, wanted.thread_id)
     if await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").exists):
         again = Retry(model=model, message_id=message.id)
         return await commands.perform(user, thread.public_id, again, door=DOOR, run_id=wanted.run_id)
@@ -197,7 +201,7 @@ async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) ->
         news.stop_run(run.pk)
 
 
-# -- GET -------------------------------------------------------------------------------------------------------
+# -- GET -----------------------------------------------------------------------------------------------------
 
 
 async def _restore(user: Any, asked: Asked) -> Reply:
@@ -243,7 +247,7 @@ def _times_of(thread_pk: int) -> dict[str, str]:
     return {public_id: created_at.isoformat() for public_id, created_at in rows}
 
 
-# -- the skins -------------------------------------------------------------------------------------------------
+# -- the skins -----------------------------------------------------------------------------------------------
 
 
 @csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
