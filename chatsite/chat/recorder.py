@@ -33,11 +33,11 @@ from agent.events import (
     is_delta,
 )
 from agent.messages import Message, ToolCallPart, Usage
-from chatsite.chat import db, news, store
+from chatsite.chat import db, keeping, news, store
 from chatsite.chat.eventlog import Channel, LiveRun
+from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.models import Run, ToolCall
 from chatsite.chat.state import RunView
-from chatsite.chat.store import Batch, CallChange
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class Recorder:
     async def _keep(self, batch: Batch) -> None:
         for pause in (*RETRY_AFTER, None):
             try:
-                await db.write(store.keep, batch)
+                await db.write(keeping.keep, batch)
                 return
             except (OperationalError, InterfaceError):
                 if pause is None:
@@ -238,7 +238,7 @@ def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None
 
 def _end_of(run: Run, event: Terminal) -> RunView:
     """The view that the run's row will give, once it is written."""
-    ending = store.ending_of(event)
+    ending = keeping.ending_of(event)
     return replace(
         store.view_of(run),
         state=ending.state,
