@@ -23,7 +23,7 @@ from http import HTTPStatus
 from typing import Any
 
 from agent.errors import InvalidRequest
-from agent.wire.agui import RunInput, decode_run_input, encode_ui_messages
+from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
 from agent.wire.sse import encode_sse
 from chatsite.chat import actions, commands, db, eventlog, news, runner, store
 from chatsite.chat.commands import Done, Retry, Send
@@ -87,9 +87,9 @@ async def answer(user: Any, asked: Asked) -> Reply:
                     405, "method_not_allowed", "Use POST to run and GET to read.", Allow="GET, POST"
                 )
     except Refused as refused:
-        return json_reply(refused.status, error(refused.code, str(refused)), refused.headers)
+        return json_reply(refused.status, error_body(refused.code, str(refused)), refused.headers)
     except Problem as problem:
-        return json_reply(problem.status, error(problem.code, str(problem)))
+        return json_reply(problem.status, error_body(problem.code, str(problem)))
 
 
 # -- POST ----------------------------------------------------------------------------------------------------
@@ -249,10 +249,12 @@ def json_reply(status: int, body: Any, headers: Mapping[str, str] | None = None)
     )
 
 
-def error(code: str, message: str) -> dict[str, Any]:
+def error_body(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
 def too_large() -> Reply:
     words = f"The body is larger than {MAX_BODY // 1024 // 1024} MB, which is the most taken here."
-    return json_reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error("too_long", words), {"Connection": "close"})
+    return json_reply(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_long", words), {"Connection": "close"}
+    )

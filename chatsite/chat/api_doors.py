@@ -36,7 +36,7 @@ async def view(request: HttpRequest) -> HttpResponseBase:
             )
             if refused is not None:
                 words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
-                return _as_django(api.json_reply(403, api.error("csrf", words)))
+                return _as_django(api.json_reply(403, api.error_body("csrf", words)))
     try:
         length = int(request.headers.get("Content-Length") or 0)
     except ValueError:
