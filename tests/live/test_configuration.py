@@ -18,6 +18,7 @@ def picker(page: str) -> list[str]:
     return re.findall(r'<option value="([^"]+)"', page)
 
 
+@pytest.mark.slow
 def test_models_that_are_not_listed_are_asked_of_the_endpoint(tmp_path, standin: StandIn):
     settings = {**endpoints(standin), "DEFAULT_MODEL": "stand-in-mini"}
     with Server(tmp_path, **settings) as server, server.client(server.people(1)[0]) as client:
@@ -27,6 +28,7 @@ def test_models_that_are_not_listed_are_asked_of_the_endpoint(tmp_path, standin:
         assert "sk-" not in page
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_away_is_said_and_the_demo_model_stays(tmp_path):
     with Server(tmp_path, OPENAI_BASE_URL="http://127.0.0.1:9/v1") as server:
         with server.client(server.people(1)[0]) as client:
@@ -36,6 +38,7 @@ def test_an_endpoint_that_is_away_is_said_and_the_demo_model_stays(tmp_path):
         assert "Traceback" not in server.output
 
 
+@pytest.mark.slow
 def test_without_the_example_tools_the_model_is_offered_none(tmp_path, standin: StandIn):
     settings = {**endpoints(standin), "OPENAI_MODELS": "m", "EXAMPLE_TOOLS": "false"}
     with Server(tmp_path, **settings) as server, Api(server, server.people(1)[0]) as api:
@@ -55,6 +58,7 @@ def test_a_default_model_that_nobody_has_stops_the_start_in_words(tmp_path):
     assert "sk-x" not in said
 
 
+@pytest.mark.slow
 def test_keys_are_made_by_command_and_open_the_door(tmp_path):
     with Server(tmp_path) as server:
         made = server.manage(
@@ -92,6 +96,7 @@ def test_keys_are_made_by_command_and_open_the_door(tmp_path):
             assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"])
 def test_a_key_that_is_no_key_stops_the_start_or_is_said_in_words(name: str, tmp_path):
     ended = Server(tmp_path).manage("check", **{name: "sk-secrét"})

@@ -69,6 +69,7 @@ async def test_a_page_sends_hears_and_stops(server: Server, api: Api, thread: st
         assert standin.exchanges[-1].closed.wait(5)
 
 
+@pytest.mark.slow
 async def test_a_reader_goes_on_behind_its_cursor(server: Server, api: Api, thread: str):
     async with socket(server, thread, headers=api.person.bearer) as sock:
         heard = await until(sock, "RUN_FINISHED")
@@ -77,6 +78,7 @@ async def test_a_reader_goes_on_behind_its_cursor(server: Server, api: Api, thre
         assert await until(sock, "RUN_FINISHED") == heard[middle + 1 :]
 
 
+@pytest.mark.slow
 async def test_closing_the_socket_does_not_end_the_run(
     server: Server, api: Api, thread: str, standin: StandIn
 ):
@@ -89,6 +91,7 @@ async def test_closing_the_socket_does_not_end_the_run(
     assert read["messages"][-1]["parts"][-1]["content"] == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent", ["", "{", "[]", '"send"', '{"type": "dance"}', '{"type": "send"}', '{"type": "send", "text": ""}']
 )
@@ -111,6 +114,7 @@ async def test_a_page_of_another_site_is_refused_though_it_brings_the_cookie(
     assert refused.value.response.status_code == 403
 
 
+@pytest.mark.slow
 async def test_others_do_not_get_in(server: Server, api: Api, thread: str):
     stranger = server.people(1)[0]
     for options, code in (

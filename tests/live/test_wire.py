@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 
 from tests.agent.agui_validation import assert_valid_run
 from tests.live.api import Api, events_in, new_id, said_by, text_of
@@ -60,6 +61,7 @@ def test_leaving_stops_the_run_and_the_model(api: Api, standin: StandIn, model: 
     assert text_of(api.run("And again", thread, model=model)) == "You said: And again"
 
 
+@pytest.mark.slow
 def test_leaving_can_let_the_run_go_on(api: Api, standin: StandIn):
     text = "One word after the other. " * 8
     standin.play(Say(text, pieces=4, delay=0.06))  # longer than the grace of two seconds
@@ -69,6 +71,7 @@ def test_leaving_can_let_the_run_go_on(api: Api, standin: StandIn):
     assert said_by(api.settled(thread), "assistant") == [text]
 
 
+@pytest.mark.slow
 def test_the_same_run_again_is_a_replay(api: Api, standin: StandIn):
     body = api.body("Hello", new_id(), model="of-openai")
     asked = len(standin.exchanges)
@@ -80,6 +83,7 @@ def test_the_same_run_again_is_a_replay(api: Api, standin: StandIn):
     assert len(standin.exchanges) == asked + 1
 
 
+@pytest.mark.slow
 def test_a_second_run_beside_an_active_one_is_refused_in_words(api: Api, standin: StandIn):
     standin.play(LONG)
     thread = new_id()
@@ -91,6 +95,7 @@ def test_a_second_run_beside_an_active_one_is_refused_in_words(api: Api, standin
         assert list(events)[-1]["type"] == "RUN_FINISHED"
 
 
+@pytest.mark.slow
 def test_whoever_has_no_key_gets_none_of_it(server: Server, api: Api):
     stranger = server.people(1)[0]
     thread = new_id()
@@ -111,6 +116,7 @@ def test_whoever_has_no_key_gets_none_of_it(server: Server, api: Api):
     ).is_success
 
 
+@pytest.mark.slow
 def test_bad_bodies_are_refused_before_the_head(api: Api):
     for content, kind, status in (
         (b"{", "application/json", 400),
@@ -129,6 +135,7 @@ def test_bad_bodies_are_refused_before_the_head(api: Api):
         assert answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_the_events_of_a_thread_by_session_cookie(server: Server, api: Api):
     thread = new_id()
     told = api.run("Hello", thread, model="of-openai")
