@@ -86,7 +86,7 @@ async def test_closing_the_socket_does_not_end_the_run(
     standin.play(Say(text, pieces=6, delay=0.08))  # longer than the grace an API client has
     async with socket(server, thread, headers=api.person.bearer) as sock:
         await sock.send(json.dumps({"type": "send", "text": "Go on", "model": "of-openai"}))
-        await until(sock, "TEXT_MESSAGE_CONTENT")
+        await until(sock, "done")  # the thread's first run is told anew before
     read = await asyncio.to_thread(api.settled, thread)
     assert read["messages"][-1]["parts"][-1]["content"] == text
 
