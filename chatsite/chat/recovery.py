@@ -105,6 +105,7 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
         Batch(
             run_pk=run.pk,
             thread_pk=run.thread_id,
+            head=run.thread.head_id,
             first=number + 1,
             events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
