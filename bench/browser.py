@@ -75,14 +75,21 @@ Figures = dict[str, float]
 
 
 class Wire:
-    """Bytes that came over the event streams, as the network stack counts them."""
+    """Bytes that came over the event streams, as Chromium counts them.
+
+    It counts them twice, with HTTP's framing and without; the first tends to be late, so the larger is taken.
+    """
 
     def __init__(self, cdp: CDPSession) -> None:
-        self.bytes = 0
+        self._framed = self._plain = 0
         self._streams: set[str] = set()
         cdp.on("Network.requestWillBeSent", self._sent)
         cdp.on("Network.dataReceived", self._received)
         cdp.send("Network.enable")
+
+    @property
+    def bytes(self) -> int:
+        return max(self._framed, self._plain)
 
     def _sent(self, event: dict[str, Any]) -> None:
         if "/events?" in event["request"]["url"]:
@@ -90,7 +97,8 @@ class Wire:
 
     def _received(self, event: dict[str, Any]) -> None:
         if event["requestId"] in self._streams:
-            self.bytes += max(event["encodedDataLength"], event["dataLength"])
+            self._framed += event["encodedDataLength"]
+            self._plain += event["dataLength"]
 
 
 def metrics(cdp: CDPSession) -> Figures:

@@ -28,7 +28,7 @@ START_WITHIN = 60.0
 USER, PASSWORD, KEY = "bench", "bench-bench-bench", "bench-key-of-no-value"
 
 
-# -- processes ------------------------------------------------------------------------------------------
+# -- processes -----------------------------------------------------------------------------------------------
 
 
 def free_port() -> int:
@@ -152,7 +152,7 @@ def module(name: str, *arguments: str) -> Iterator[Server]:
         yield Server(name, port, child.pid)
 
 
-# -- the client -----------------------------------------------------------------------------------------
+# -- the client ----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -251,7 +251,7 @@ def chat_request(model: str) -> bytes:
     return post("/api/chat", json.dumps(body).encode(), f"Authorization: Bearer {KEY}")
 
 
-# -- figures --------------------------------------------------------------------------------------------
+# -- figures -------------------------------------------------------------------------------------------------
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -81,7 +81,7 @@ after ten nobody will believe that you ever did.
 """
 
 
-# -- frames ---------------------------------------------------------------------------------------------
+# -- frames --------------------------------------------------------------------------------------------------
 
 
 def framed(data: bytes) -> bytes:
@@ -164,7 +164,7 @@ async def answer() -> AsyncIterator[bytes]:
     yield last("stop")
 
 
-# -- the server -----------------------------------------------------------------------------------------
+# -- the server ----------------------------------------------------------------------------------------------
 
 
 async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

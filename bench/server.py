@@ -120,7 +120,7 @@ def check(job: Job, answer: Answer) -> None:
         raise SystemExit(f"{job.model}: not what the model wrote; it ended with {events[-1]}")
 
 
-# -- what is read off a repeat --------------------------------------------------------------------------
+# -- what is read off a repeat -------------------------------------------------------------------------------
 
 
 def slow_streams(job: Job, taken: Taken) -> Figures:

@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
 django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
-from chatsite.chat.api import ChatApi  # noqa: E402
+from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
 

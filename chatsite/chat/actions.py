@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agent.messages import Message
 from chatsite.chat import models, store
-from chatsite.chat.models import Run, Thread, new_public_id
+from chatsite.chat.models import Run, Thread, new_public_id, new_run_id
 from chatsite.chat.problems import Busy, Conflict, NothingToRetry
 
 TITLE_LENGTH = 60
@@ -22,11 +22,15 @@ TITLE_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that somebody asked for; `fresh` is False when they had asked before."""
+    """A run that somebody asked for; `fresh` is False when they had asked before.
+
+    `first`: the message that its thread began with, when it began just now: then nothing else stands in it.
+    """
 
     thread: Thread
     run: Run
     fresh: bool
+    first: Message | None = None
 
 
 def open_thread(
@@ -48,15 +52,10 @@ def open_thread(
     if first is not None and first.run is not None:
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread.objects.create(owner=owner, public_id=public_id or new_public_id())
-    return send_message(
-        thread=thread,
-        message=message,
-        client_id=client_id,
-        model=model,
-        process=process,
-        door=door,
-        run_id=run_id,
-    )
+    # Nobody else can know this thread yet, so what `send_message` asks for need not be asked.
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    _append(thread, run, message, client_id)
+    return Begun(thread, run, fresh=True, first=message)
 
 
 def send_message(
@@ -74,16 +73,11 @@ def send_message(
     if known is not None and known.run is not None:
         return Begun(thread, known.run, fresh=False)
     thread = _locked(thread)
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    _check_free(thread, run_id)
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
         raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
-    row = store.row_of(
-        message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
-    )
-    row.save(force_insert=True)
-    thread.head = row
-    thread.title = thread.title or title_from(message.text)
-    thread.save(update_fields=["head", "title", "model", "updated_at"])
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True)
 
 
@@ -106,6 +100,7 @@ def retry(
         asked = [row for row in asked if row.public_id == message_id]
     if not asked:
         raise NothingToRetry("There is no message here to answer again.")
+    _check_free(thread, run_id)
     run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
     question = asked[-1]
     question.run = run
@@ -135,17 +130,32 @@ def _locked(thread: Thread) -> Thread:
     return Thread.objects.select_for_update().get(pk=thread.pk)
 
 
-def _begin(thread: Thread, *, model: str, process: str, door: str, run_id: str | None) -> Run:
+def _check_free(thread: Thread, run_id: str | None) -> None:
+    """Raises Busy or Conflict when no run of that id can begin in the thread."""
     if Run.objects.filter(thread=thread, state__in=Run.ACTIVE).exists():
         raise Busy()
     if run_id is not None and Run.objects.filter(thread=thread, public_id=run_id).exists():
         raise Conflict("This thread already has a run of that id. Start a new run with an id of its own.")
+
+
+def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
+    """Put the message that the run answers at the thread's end."""
+    row = store.row_of(
+        message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
+    )
+    row.save(force_insert=True)
+    thread.head = row
+    thread.title = thread.title or title_from(message.text)
+    thread.save(update_fields=["head", "title", "model", "updated_at"])
+
+
+def _begin(thread: Thread, *, model: str, process: str, door: str, run_id: str | None) -> Run:
     now = timezone.now()
     thread.model = model
     thread.updated_at = now
     return Run.objects.create(
         thread=thread,
-        public_id=run_id or new_public_id(),
+        public_id=run_id or new_run_id(),
         state=Run.State.RUNNING,
         model=model,
         door=door,

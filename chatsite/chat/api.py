@@ -7,9 +7,6 @@ The thread on the server is the record. Of a body only its last user message cou
 from there. A known `runId` is never a second run: its log is replayed from the start, or from behind
 `Last-Event-ID`.
 
-Two skins over one `answer`: a request with a key goes past Django's handler (`ChatApi`, a fifth of its cost); one
-with a session cookie takes `view`, with Django's session and CSRF check.
-
 Closing the connection is these clients' only Stop: when nobody else reads the thread within `GRACE` seconds the
 run is stopped, unless `forwardedProps.onDisconnect` is `continue` or the run was begun from the page.
 """
@@ -19,21 +16,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs
-
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.middleware.csrf import CsrfViewMiddleware
-from django.views.decorators.csrf import csrf_exempt
 
 from agent.errors import InvalidRequest
 from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
 from agent.wire.sse import encode_sse
-from chatsite.chat import access, actions, commands, db, eventlog, news, runner, store
+from chatsite.chat import actions, commands, db, eventlog, news, runner, store
 from chatsite.chat.commands import Done, Retry, Send
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
@@ -95,12 +87,12 @@ async def answer(user: Any, asked: Asked) -> Reply:
                     405, "method_not_allowed", "Use POST to run and GET to read.", Allow="GET, POST"
                 )
     except Refused as refused:
-        return _json(refused.status, _error(refused.code, str(refused)), refused.headers)
+        return json_reply(refused.status, error_body(refused.code, str(refused)), refused.headers)
     except Problem as problem:
-        return _json(problem.status, _error(problem.code, str(problem)))
+        return json_reply(problem.status, error_body(problem.code, str(problem)))
 
 
-# -- POST ------------------------------------------------------------------------------------------------------
+# -- POST ----------------------------------------------------------------------------------------------------
 
 
 async def _run(user: Any, asked: Asked) -> Reply:
@@ -149,9 +141,13 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
         raise Invalid("forwardedProps.model: must be a string, the name of a model.")
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
-        return await commands.begin_thread(
-            user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
-        )
+        try:
+            return await commands.begin_thread(
+                user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+            )
+        except Missing:
+            # It is there by now: another request of the user's came first, or it is somebody else's.
+            thread = await commands.thread_for(user, wanted.thread_id)
     if await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").exists):
         again = Retry(model=model, message_id=message.id)
         return await commands.perform(user, thread.public_id, again, door=DOOR, run_id=wanted.run_id)
@@ -173,7 +169,8 @@ async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> As
                 yield (
                     b"".join(
                         encode_sse(
-                            encode_event_json(event, echo_input=False), id=str(Cursor(run.public_id, number))
+                            encode_event_json(event, echo_input=False),
+                            id=str(Cursor(run.public_id, number)),
                         )
                         for number, event in heard.events
                     )
@@ -197,7 +194,7 @@ async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) ->
         news.stop_run(run.pk)
 
 
-# -- GET -------------------------------------------------------------------------------------------------------
+# -- GET -----------------------------------------------------------------------------------------------------
 
 
 async def _restore(user: Any, asked: Asked) -> Reply:
@@ -210,7 +207,7 @@ async def _restore(user: Any, asked: Asked) -> Reply:
     limit, before = asked.query.get("limit"), asked.query.get("before")
     page, has_more = _page(messages, limit, before)
     active = state.active_run
-    return _json(
+    return json_reply(
         200,
         {
             "threadId": thread.public_id,
@@ -243,127 +240,7 @@ def _times_of(thread_pk: int) -> dict[str, str]:
     return {public_id: created_at.isoformat() for public_id, created_at in rows}
 
 
-# -- the skins -------------------------------------------------------------------------------------------------
-
-
-@csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
-async def view(request: HttpRequest) -> HttpResponseBase:
-    """With a session: Django's handler. (Also for programs, where a project mounts only the urls.)"""
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
-    if key is not None:
-        user = await db.read(access.user_of_key, key)
-    else:
-        person = await request.auser()
-        user = person if person.is_authenticated else None
-        if user is not None and request.method not in {"GET", "HEAD"}:
-            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(
-                request, _checked_by_csrf, (), {}
-            )
-            if refused is not None:
-                words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
-                return _as_django(_json(403, _error("csrf", words)))
-    try:
-        length = int(request.headers.get("Content-Length") or 0)
-    except ValueError:
-        length = 0
-    if length > MAX_BODY:
-        return _as_django(_too_large())
-    query = {name: values[-1] for name, values in request.GET.lists()}
-    return _as_django(await answer(user, Asked(request.method or "", headers, query, request.read())))
-
-
-def _checked_by_csrf() -> None:
-    """What Django's CSRF check looks at to learn that a view is not exempt."""
-
-
-def _as_django(reply: Reply) -> HttpResponseBase:
-    if isinstance(reply.body, bytes):
-        return HttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
-    return StreamingHttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
-
-
-Receive = Callable[[], Awaitable[Any]]
-SendMessage = Callable[[Any], Awaitable[None]]
-
-
-class ChatApi:
-    """`/api/chat` as an ASGI application, for requests with a key; the others go to `otherwise`."""
-
-    def __init__(self, otherwise: Any) -> None:
-        self.otherwise = otherwise
-
-    async def __call__(self, scope: Any, receive: Receive, send: SendMessage) -> None:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
-        if key is None:
-            await self.otherwise(scope, receive, send)
-            return
-        user = await db.read(access.user_of_key, key)
-        body = await _body_of(receive)
-        if body is None:
-            await _send(_too_large(), receive, send)
-            return
-        query = {
-            name: values[-1]
-            for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
-        }
-        await _send(await answer(user, Asked(scope["method"], headers, query, body)), receive, send)
-
-
-async def _body_of(receive: Receive) -> bytes | None:
-    """None when it is larger than we take."""
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return b""
-        size += len(message.get("body", b""))
-        if size > MAX_BODY:
-            return None
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
-
-
-async def _send(reply: Reply, receive: Receive, send: SendMessage) -> None:
-    headers = [
-        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()
-    ]
-    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
-    if isinstance(reply.body, bytes):
-        await send({"type": "http.response.body", "body": reply.body})
-        return
-    sending = asyncio.ensure_future(_send_all(reply.body, send))
-    leaving = asyncio.ensure_future(_gone(receive))
-    try:
-        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        # Whoever is not done is not needed any more: the reader has left, or has had everything.
-        for task in (sending, leaving):
-            if not task.done():
-                task.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
-    if not sending.cancelled() and (error := sending.exception()) is not None:
-        raise error
-
-
-async def _send_all(frames: AsyncIterator[bytes], send: SendMessage) -> None:
-    async with aclosing(frames):  # type: ignore[type-var]
-        async for frame in frames:
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
+def json_reply(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"))
     return Reply(
         int(status),
@@ -372,10 +249,12 @@ def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> R
     )
 
 
-def _error(code: str, message: str) -> dict[str, Any]:
+def error_body(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def _too_large() -> Reply:
+def too_large() -> Reply:
     words = f"The body is larger than {MAX_BODY // 1024 // 1024} MB, which is the most taken here."
-    return _json(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _error("too_long", words), {"Connection": "close"})
+    return json_reply(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_long", words), {"Connection": "close"}
+    )

@@ -76,7 +76,6 @@ async def perform(
 
     `message`: a user message with parts of its own (from `/api/chat`), in place of the command's bare text.
     """
-    rounds.begin()
     thread = await thread_for(user, thread_id)
     match command:
         case Send():
@@ -142,6 +141,7 @@ async def begin_thread(
 
 async def thread_for(user: Any, thread_id: str) -> Thread:
     """The user's thread, or Missing."""
+    rounds.begin()  # also for who only reads: a run of a process that died would never end for them
     try:
         return await db.read(access.thread_for, user, thread_id)
     except access.NotFound:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -73,11 +73,13 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         await self.send(text_data=json.dumps(answer, ensure_ascii=False))
 
     async def _follow(self, thread: Any, after: Cursor | None) -> None:
-        async with aclosing(eventlog.follow_events(thread, after)) as batches:
-            async for heard in batches:
-                for number, event in heard.events:
-                    cursor = json.dumps(str(Cursor(heard.run_id, number)))
-                    await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
+        # uvicorn says in the middle of a send that the client has left; `disconnect` is then on its way.
+        with suppress(OSError):
+            async with aclosing(eventlog.follow_events(thread, after)) as batches:
+                async for heard in batches:
+                    for number, event in heard.events:
+                        cursor = json.dumps(str(Cursor(heard.run_id, number)))
+                        await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
 
 
 async def person_of(scope: Any) -> Any:

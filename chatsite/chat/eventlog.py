@@ -88,6 +88,8 @@ class Channel:
     def __init__(self, thread_pk: int) -> None:
         self.thread_pk = thread_pk
         self.version = 0
+        self.begun: int | None = None
+        """Key of a run that works here, known before its `live` is: nobody need ask the database for it."""
         self.live: LiveRun | None = None
         self.readers = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -171,6 +173,8 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             if live is not None and live.run_pk == run_pk:
                 found = live.read(after)
                 over = live.over
+            elif channel.begun == run_pk:
+                found, over = [], False
             else:
                 over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
                 found = await db.read(store.events_after, run_pk, after)

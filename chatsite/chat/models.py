@@ -22,6 +22,11 @@ def new_public_id() -> str:
     return secrets.token_urlsafe(18)
 
 
+def new_run_id() -> str:
+    """Unguessable is its thread's part; this stands in every cursor, so it is short."""
+    return secrets.token_urlsafe(9)
+
+
 class Thread(models.Model):
     """A conversation, owned by a user. A program may bring its own `threadId`, so it can be any short text."""
 
@@ -54,7 +59,7 @@ class Run(models.Model):
 
     ACTIVE = (State.QUEUED, State.RUNNING)
 
-    public_id = models.CharField(max_length=200, default=new_public_id, editable=False)
+    public_id = models.CharField(max_length=200, default=new_run_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"

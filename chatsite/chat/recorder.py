@@ -33,11 +33,11 @@ from agent.events import (
     is_delta,
 )
 from agent.messages import Message, ToolCallPart, Usage
-from chatsite.chat import db, news, store
+from chatsite.chat import db, keeping, news, store
 from chatsite.chat.eventlog import Channel, LiveRun
+from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.models import Run, ToolCall
 from chatsite.chat.state import RunView
-from chatsite.chat.store import Batch, CallChange
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,13 @@ Hard = Terminal | ToolCallEnd | ToolCallResult
 class Recorder:
     """Writes one run's events. One writer: the run's task, and this object's own timer."""
 
-    def __init__(self, *, live: LiveRun, channel: Channel, run: Run) -> None:
+    def __init__(self, *, live: LiveRun, channel: Channel, run: Run, head: int | None) -> None:
         self.live = live
         self.channel = channel
         self.run = run
         self._ended: RunView | None = None
         self.turns = 0
+        self._head = head  # of the thread, which grows by this run's messages alone
         self._kept = 0
         self._held = 0  # number of the newest event that must be kept before it is told
         self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
@@ -118,13 +119,14 @@ class Recorder:
             batch = Batch(
                 run_pk=self.live.run_pk,
                 thread_pk=self.channel.thread_pk,
+                head=self._head,
                 first=self._kept + 1,
                 events=tuple(self.live.events[self._kept : number]),
                 messages=self._rows(saved),
                 calls=tuple(calls.values()),
                 turns=self.turns,
             )
-            await self._keep(batch)
+            self._head = await self._keep(batch)
             self._kept = number
             self._unsaved = self._unsaved[len(saved) :]
             self._changed_calls = {
@@ -220,16 +222,16 @@ class Recorder:
             # The run's own next flush meets the same fault and ends the run; here it is only worth a line.
             log.warning("run %s: could not keep a batch of its log", self.live.run_id, exc_info=True)
 
-    async def _keep(self, batch: Batch) -> None:
+    async def _keep(self, batch: Batch) -> int | None:
         for pause in (*RETRY_AFTER, None):
             try:
-                await db.write(store.keep, batch)
-                return
+                return await db.write(keeping.keep, batch)
             except (OperationalError, InterfaceError):
                 if pause is None:
                     raise
                 log.warning("run %s: the database could not be written; trying again", self.live.run_id)
             await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
 
 
 def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
@@ -238,7 +240,7 @@ def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None
 
 def _end_of(run: Run, event: Terminal) -> RunView:
     """The view that the run's row will give, once it is written."""
-    ending = store.ending_of(event)
+    ending = keeping.ending_of(event)
     return replace(
         store.view_of(run),
         state=ending.state,

@@ -23,9 +23,9 @@ from django.utils import timezone
 from agent.events import RunError, ToolCallResult
 from agent.messages import ToolCallPart, Transcript, open_calls
 from agent.reducer import apply
-from chatsite.chat import store
+from chatsite.chat import keeping, store
+from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.models import Run, ToolCall, new_public_id
-from chatsite.chat.store import Batch, CallChange
 
 LOST_AFTER = timedelta(seconds=30)
 
@@ -101,10 +101,11 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
     ]
     whole = reduce(apply, results, transcript)
     calls = {call.id: call for message in whole for call in message.tool_calls}
-    store.keep(
+    keeping.keep(
         Batch(
             run_pk=run.pk,
             thread_pk=run.thread_id,
+            head=run.thread.head_id,
             first=number + 1,
             events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),

@@ -56,10 +56,11 @@ def start(begun: Begun, user: Any) -> None:
     """Make the task of a run that `actions` began, on the running loop."""
     run, thread = begun.run, begun.thread
     work = Running(run.pk, thread.pk, AbortSignal(), channel_of(thread.pk))
+    work.channel.begun = run.pk
     _running[run.pk] = work
     loop = asyncio.get_running_loop()
     work.task = loop.create_task(
-        _work(work, run, user), name=f"run {run.public_id}", context=contextvars.Context()
+        _work(work, begun, user), name=f"run {run.public_id}", context=contextvars.Context()
     )
     work.task.add_done_callback(lambda _: _running.pop(run.pk, None))
 
@@ -73,10 +74,11 @@ def stop(run_pk: int, reason: str = "stopped") -> bool:
     return True
 
 
-async def _work(work: Running, run: Run, user: Any) -> None:
+async def _work(work: Running, begun: Begun, user: Any) -> None:
+    run = begun.run
     async with ThreadSensitiveContext():
         try:
-            await _record_run(work, run, user)
+            await _record_run(work, begun, user)
         except asyncio.CancelledError:
             log.info("run %s: left unfinished, the server goes down", run.public_id)
             raise
@@ -85,18 +87,21 @@ async def _work(work: Running, run: Run, user: Any) -> None:
             log.exception("run %s: broke outside the loop", run.public_id)
             await db.write(recovery.close_run, run.pk, code="internal_error", message=BROKE)
         finally:
+            if work.channel.begun == run.pk:
+                work.channel.begun = None
             if work.channel.active is not None and work.channel.active.run_pk == run.pk:
                 work.channel.live = None  # its end is in the rows, or comes there by `recovery`
             work.channel.tell()
 
 
-async def _record_run(work: Running, run: Run, user: Any) -> None:
-    thread, before, asked = await db.read(_opening, run.pk)
+async def _record_run(work: Running, begun: Begun, user: Any) -> None:
+    run, thread = begun.run, begun.thread
+    before, asked = await _opening_of(begun)
     earlier = store.transcript_of(before)
     live = LiveRun(
         run_pk=run.pk, view=store.view_of(run), base=before, transcript=Transcript(earlier.messages + asked)
     )
-    recorder = Recorder(live=live, channel=work.channel, run=run)
+    recorder = Recorder(live=live, channel=work.channel, run=run, head=thread.head_id)
     work.channel.live = live
     work.channel.tell()
     try:
@@ -132,10 +137,16 @@ async def _say_all(
             await recorder.record(event)
 
 
-def _opening(run_pk: int) -> tuple[Thread, ThreadState, tuple[Message, ...]]:
-    """The run's thread, what stood in it before, and the user messages this run answers."""
+async def _opening_of(begun: Begun) -> tuple[ThreadState, tuple[Message, ...]]:
+    if begun.first is None:
+        return await db.read(_opening, begun.run.pk)
+    return ThreadState(begun.thread.public_id, begun.thread.title), (begun.first,)
+
+
+def _opening(run_pk: int) -> tuple[ThreadState, tuple[Message, ...]]:
+    """What stood in the run's thread before, and the user messages this run answers."""
     run = Run.objects.select_related("thread").get(pk=run_pk)
     state = store.load_state(run.thread)
     last = state.segments[-1]
     before = ThreadState(state.thread_id, state.title, state.segments[:-1])
-    return run.thread, before, last.messages
+    return before, last.messages

@@ -3,38 +3,28 @@
 Rule: while a run is active, its log is the truth about it, and its message rows (but for the user's, which began
 it) are left aside when a thread is read. When it has ended, the message rows are the truth. Both are the same
 fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
-
-`keep` is the one write of the token path: a batch of a run's log, and the rows that this batch completes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
 from django.db.models import Max
-from django.utils import timezone
 
 from agent.events import (
-    Cancelled,
     Event,
-    Interrupted,
-    ReasoningMessageContent,
-    RunError,
-    RunFinished,
     Terminal,
-    TextMessageContent,
-    ToolCallArgs,
 )
 from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
-from agent.wire.agui import decode_event, encode_event
+from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
 from chatsite.chat import models
-from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
+from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.state import RunView, Segment, ThreadState
 
 State = Run.State
@@ -237,173 +227,3 @@ def _usage_of(entry: dict[str, Any]) -> Usage:
         entry.get("cachedInputTokens", 0),
         entry.get("cacheWriteInputTokens", 0),
     )
-
-
-# -- writing -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CallChange:
-    """What one batch says about one call's row; None leaves a column as it is."""
-
-    call_id: str
-    name: str
-    arguments: str
-    state: str
-    claimed_at: datetime | None = None
-    result: str = ""
-    error_code: str = ""
-    finished_at: datetime | None = None
-    duration_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A piece of a run's log, from event `first` on, and what it completes."""
-
-    run_pk: int
-    thread_pk: int
-    first: int
-    events: tuple[Event, ...]
-    messages: tuple[Message, ...] = ()
-    calls: tuple[CallChange, ...] = ()
-    turns: int = 0
-    at: datetime = field(default_factory=timezone.now)
-
-
-def keep(batch: Batch) -> None:
-    """Write a batch. The caller holds the transaction, so all of it is kept or nothing."""
-    RunEvent.objects.bulk_create(_pack(batch.run_pk, batch.first, batch.events))
-    if batch.messages:
-        _append_messages(batch)
-    if batch.calls:
-        _write_calls(batch)
-    if batch.events and isinstance(batch.events[-1], Terminal):
-        _end_run(batch, batch.events[-1])
-
-
-def _append_messages(batch: Batch) -> None:
-    thread = Thread.objects.only("pk", "head_id").get(pk=batch.thread_pk)
-    head = thread.head_id
-    for message in batch.messages:
-        row = row_of(
-            message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at
-        )
-        row.save(force_insert=True)
-        head = row.pk
-    Thread.objects.filter(pk=batch.thread_pk).update(head_id=head, updated_at=batch.at)
-
-
-def _write_calls(batch: Batch) -> None:
-    ToolCall.objects.bulk_create(
-        [
-            ToolCall(
-                run_id=batch.run_pk,
-                call_id=change.call_id,
-                name=change.name[:200],
-                state=change.state,
-                arguments=change.arguments,
-                result=change.result,
-                error_code=change.error_code,
-                created_at=batch.at,
-                claimed_at=change.claimed_at,
-                finished_at=change.finished_at,
-                duration_ms=change.duration_ms,
-            )
-            for change in batch.calls
-        ],
-        update_conflicts=True,
-        unique_fields=["run", "call_id"],
-        update_fields=[
-            "state",
-            "arguments",
-            "result",
-            "error_code",
-            "claimed_at",
-            "finished_at",
-            "duration_ms",
-        ],
-    )
-
-
-def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
-    ending = ending_of(event)
-    Run.objects.filter(pk=batch.run_pk).update(
-        state=ending.state,
-        stop_reason=ending.stop_reason[:100],
-        finish_reason=ending.finish_reason,
-        error=ending.error,
-        error_code=ending.error_code[:100],
-        usage=encode_event(event).get("usage", []),
-        turns=batch.turns,
-        finished_at=told_at(event),
-    )
-    newest = models.Message.objects.filter(run_id=batch.run_pk, role="assistant").order_by("-pk").first()
-    if newest is not None:
-        newest.metadata = {**newest.metadata, "stopReason": ending.stop_reason}
-        newest.save(update_fields=["metadata"])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    state: str
-    stop_reason: str
-    finish_reason: str = ""
-    error: str = ""
-    error_code: str = ""
-
-
-def ending_of(event: RunFinished | RunError) -> Ending:
-    """How a run's terminal event stands in its row."""
-    if isinstance(event, RunError):
-        code = event.code or "internal_error"
-        return Ending(
-            State.LOST if code == "lost" else State.FAILED, code, error=event.message, error_code=code
-        )
-    finish_reason = event.finish_reason or ""
-    if isinstance(event.outcome, Cancelled):
-        return Ending(State.CANCELLED, event.stop_reason, finish_reason)
-    if isinstance(event.outcome, Interrupted):
-        return Ending(State.INTERRUPTED, event.stop_reason, finish_reason)
-    return Ending(State.FINISHED, event.stop_reason, finish_reason)
-
-
-def _pack(run_pk: int, first: int, events: Sequence[Event]) -> list[RunEvent]:
-    """One row an event; an unbroken line of deltas of one entity is one row."""
-    rows: list[RunEvent] = []
-    for key, group in _lines(events):
-        number = first + len(group) - 1
-        data = encode_event(group[0])
-        if key is not None and len(group) > 1:
-            data = {**data, "delta": [event.delta for event in group]}  # type: ignore[union-attr]
-        rows.append(RunEvent(run_id=run_pk, first=first, number=number, type=data["type"], data=data))
-        first = number + 1
-    return rows
-
-
-def _lines(events: Iterable[Event]) -> Iterator[tuple[object, list[Event]]]:
-    line: list[Event] = []
-    line_key: object = None
-    for event in events:
-        key = _entity(event)
-        if line and (key is None or key != line_key):
-            yield line_key, line
-            line = []
-        line.append(event)
-        line_key = key
-    if line:
-        yield line_key, line
-
-
-def _entity(event: Event) -> object:
-    """What a delta grows; None for an event that stands in a row of its own."""
-    if event.metadata is not None:
-        return None
-    match event:
-        case (
-            TextMessageContent(message_id=id)
-            | ReasoningMessageContent(message_id=id)
-            | ToolCallArgs(tool_call_id=id)
-        ):
-            return type(event), id
-    return None

@@ -28,7 +28,7 @@ HEADERS = {
     "X-Accel-Buffering": "no",
 }
 
-FRAME_EVERY = 0.15
+FRAME_EVERY = 0.2
 """Seconds between two frames for a page: people do not read faster, and each costs a layout."""
 
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from chatsite.chat import api, views
+from chatsite.chat import api_doors, views
 
 app_name = "chat"
 
@@ -12,5 +12,5 @@ urlpatterns = [
     path("threads/<str:thread_id>/stop", views.stop, name="stop"),
     path("threads/<str:thread_id>/retry", views.retry, name="retry"),
     path("threads/<str:thread_id>/events", views.events, name="events"),
-    path("api/chat", api.view, name="api"),
+    path("api/chat", api_doors.view, name="api"),
 ]

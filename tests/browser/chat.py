@@ -106,8 +106,13 @@ class Chat:
         return self.last.locator("details.call", has=self.page.locator("summary b", has_text=name))
 
     def transcript(self) -> str:
-        """All that the conversation shows, without the times."""
-        return "\n".join(line for line in self.log.inner_text().splitlines() if line.strip())
+        """All that the conversation shows, but for what it took."""
+        return self.log.evaluate(
+            """log => {
+                const facts = [...log.querySelectorAll(".facts")].map((one) => one.innerText);
+                return log.innerText.split("\\n").filter((line) => line.trim() && !facts.includes(line)).join("\\n");
+            }"""
+        )
 
     def expect_settled(self) -> None:
         """No spinner, no state that says something is still on its way."""

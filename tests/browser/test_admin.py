@@ -34,6 +34,7 @@ def test_an_admin_reads_the_transcript_with_its_finish_reasons(chat: Chat, conte
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_the_lists_of_admin_open_without_a_complaint(chat: Chat, context_of, admin: Person):
     chat.ask(WEATHER).done()
     page = context_of(admin).new_page()
@@ -46,6 +47,7 @@ def test_the_lists_of_admin_open_without_a_complaint(chat: Chat, context_of, adm
             expect(page.locator("#content h1, #content h2").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_somebody_who_is_no_admin_sees_none_of_it(chat: Chat, context_of, person: Person):
     page = context_of(person).new_page()
     page.goto("/admin/chat/thread/")

@@ -62,6 +62,7 @@ def test_a_double_click_on_send_makes_one_message(chat: Chat):
     expect(chat.runs).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_a_double_click_on_the_first_send_makes_one_thread(chat: Chat):
     chat.text.fill("help me twice")
     chat.send_button.dblclick()
@@ -71,6 +72,7 @@ def test_a_double_click_on_the_first_send_makes_one_thread(chat: Chat):
     expect(chat.page.locator("nav .list li")).to_have_count(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "   ", "\n\n"])
 def test_an_empty_message_does_nothing(text: str, chat: Chat, watch):
     watch.allow("422")  # blanks are text to a browser, so the server has to say it
@@ -117,6 +119,7 @@ def test_two_megabytes_are_refused_in_words_at_once(chat: Chat):
     expect(chat.runs).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_too_long_a_text_that_got_in_is_not_sent_and_stays(chat: Chat):
     chat.ask("help").done()
     chat.text.fill("x" * (LIMIT + 1))
@@ -127,6 +130,7 @@ def test_too_long_a_text_that_got_in_is_not_sent_and_stays(chat: Chat):
     expect(chat.runs).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_the_longest_message_is_taken(chat: Chat):
     text = "long " * (LIMIT // 5)
     chat.ask(text.strip() + "!").done()
@@ -144,6 +148,7 @@ def test_a_send_while_an_answer_is_written_says_why_not_and_keeps_the_text(waiti
     expect(waiting.runs).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_lone_surrogate_and_a_nul_do_no_harm(chat: Chat, watch):
     watch.allow("422")
     chat.ask("help").done()
@@ -153,6 +158,7 @@ def test_a_lone_surrogate_and_a_nul_do_no_harm(chat: Chat, watch):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_text_is_kept_when_the_server_cannot_be_reached(chat: Chat, watch):
     watch.allow("ERR_INTERNET_DISCONNECTED|Failed to fetch")
     chat.ask("help").done()
@@ -168,6 +174,7 @@ def test_text_is_kept_when_the_server_cannot_be_reached(chat: Chat, watch):
     expect(chat.text).to_have_value("")
 
 
+@pytest.mark.slow
 def test_text_is_kept_when_the_session_has_ended(chat: Chat, watch):
     chat.ask("help").done()
     chat.page.context.clear_cookies()
@@ -178,6 +185,7 @@ def test_text_is_kept_when_the_session_has_ended(chat: Chat, watch):
     expect(chat.text).to_have_value("Do you know me?")
 
 
+@pytest.mark.slow
 def test_a_thread_that_is_gone_says_so_and_keeps_the_text(chat: Chat, watch):
     watch.allow("404")
     chat.ask("help").done()
@@ -194,6 +202,7 @@ def test_a_thread_that_is_gone_says_so_and_keeps_the_text(chat: Chat, watch):
     expect(chat.text).to_have_value("Hello?")
 
 
+@pytest.mark.slow
 def test_the_suggestions_fill_the_box(chat: Chat):
     chat.page.get_by_role("link", name="Compare Paris and Rome").click()
     expect(chat.text).to_have_value("Compare Paris and Rome")
@@ -203,6 +212,7 @@ def test_the_suggestions_fill_the_box(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_the_box_grows_with_its_text_and_no_further_than_the_page(chat: Chat):
     def height() -> float:
         return chat.text.bounding_box()["height"]
@@ -216,6 +226,7 @@ def test_the_box_grows_with_its_text_and_no_further_than_the_page(chat: Chat):
     assert height() == low
 
 
+@pytest.mark.slow
 def test_code_and_answers_can_be_copied(open_chat: OpenChat):
     chat = open_chat(permissions=["clipboard-read", "clipboard-write"])
     chat.ask("Show a long markdown answer").done()

@@ -54,7 +54,13 @@ def expect_unharmed(page: Page, title: str) -> None:
     assert not [src for src in outside if "evil.example" in src]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+# These in each `make test`; all of them in `make test-all`.
+QUICK = {"script", "htmx elements", "unclosed fence"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in HOSTILE]
+)
 def test_hostile_text_is_inert_typed_and_echoed(name: str, chat: Chat, standin: StandIn):
     text = HOSTILE[name]
     chat.ask("Say it back", model="stand-in").done()

@@ -136,6 +136,7 @@ def test_every_text_stands_out_from_its_ground(scheme: str, open_chat: OpenChat)
     assert weak == [], ground
 
 
+@pytest.mark.slow
 def test_dark_is_dark(open_chat: OpenChat):
     grounds = [
         open_chat(color_scheme=scheme).page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -144,6 +145,7 @@ def test_dark_is_dark(open_chat: OpenChat):
     assert len(set(grounds)) == 2, grounds
 
 
+@pytest.mark.slow
 def test_whoever_wants_no_motion_gets_none(open_chat: OpenChat, standin: StandIn):
     chat = open_chat(reduced_motion="reduce")
     standin.play(Say("Too late.", delay=60))
@@ -154,6 +156,7 @@ def test_whoever_wants_no_motion_gets_none(open_chat: OpenChat, standin: StandIn
     chat.done()
 
 
+@pytest.mark.slow
 def test_nothing_jumps_while_an_answer_streams(chat: Chat, standin: StandIn):
     chat.ask("Show a long markdown answer").done()
     standin.play(Say("One word after the other, " * 40, pieces=10, delay=0.01))
@@ -214,6 +217,7 @@ def tab_to(page: Page, wanted: Locator, key: str) -> None:
     raise AssertionError(f"{key} never came to it")
 
 
+@pytest.mark.slow
 def test_a_screen_reader_hears_of_borders_and_not_of_every_word(chat: Chat, standin: StandIn):
     chat.ask("help").done()
     chat.page.evaluate(
@@ -242,6 +246,7 @@ def test_axe_finds_nothing_serious(scheme: str, open_chat: OpenChat):
     assert serious(chat.page) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_mid_answer_and_in_the_drawer(open_chat: OpenChat, standin: StandIn):
     chat = open_chat(viewport=NARROW)
     standin.play(Say("Too late.", delay=60))
@@ -255,6 +260,7 @@ def test_axe_finds_nothing_serious_in_mid_answer_and_in_the_drawer(open_chat: Op
     chat.done()
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_on_the_pages_around(context_of, person: Person, server: Server, watch):
     page = context_of().new_page()
     page.goto("/accounts/login/")

@@ -46,6 +46,7 @@ def test_a_cut_answer_says_so_and_can_be_continued(chat: Chat):
     expect(chat.page.get_by_role("button", name="Continue")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_cut_call_is_not_run(chat: Chat):
     chat.ask("cut call").done()
     expect(chat.card("get_weather").locator(".st")).to_contain_text("cut off")
@@ -54,6 +55,7 @@ def test_a_cut_call_is_not_run(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_an_unknown_tool_is_an_error_the_model_can_go_on_from(chat: Chat):
     chat.ask("unknown tool").done()
     expect(chat.card("read_crystal_ball").locator(".st")).to_contain_text("unknown tool")
@@ -61,6 +63,7 @@ def test_an_unknown_tool_is_an_error_the_model_can_go_on_from(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_bad_arguments_are_refused_then_put_right(chat: Chat):
     chat.ask("bad arguments").done()
     cards = chat.last.locator("details.call")
@@ -72,6 +75,7 @@ def test_bad_arguments_are_refused_then_put_right(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_says_why(chat: Chat):
     chat.ask("What is the weather in Nowhere?").done()
     expect(chat.card("get_weather").locator(".st")).to_contain_text("failed")
@@ -79,6 +83,7 @@ def test_a_tool_that_fails_says_why(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_a_filtered_answer_says_so(chat: Chat):
     chat.ask("filter").done()
     expect(chat.said).to_have_text("The provider's content filter stopped this answer.")
@@ -86,6 +91,7 @@ def test_a_filtered_answer_says_so(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_a_loop_is_ended_by_the_limit_and_said(chat: Chat):
     chat.ask("loop").done(40)
     expect(chat.answer.last).to_contain_text("a limit of the server stopped me")
@@ -93,6 +99,7 @@ def test_a_loop_is_ended_by_the_limit_and_said(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_an_answer_that_breaks_off_keeps_what_came(chat: Chat):
     chat.ask("break off").done()
     expect(chat.answer).to_contain_text("This answer will not reach its end.")
@@ -101,6 +108,7 @@ def test_an_answer_that_breaks_off_keeps_what_came(chat: Chat):
     chat.expect_settled()
 
 
+@pytest.mark.slow
 def test_thoughts_are_folded_away_and_open(chat: Chat):
     chat.ask("think").done()
     thoughts = chat.last.locator("details.fold")

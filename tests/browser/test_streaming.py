@@ -107,6 +107,7 @@ def test_stop_before_the_first_word(chat: Chat, standin: StandIn):
     expect(chat.answer).to_contain_text("You said: Still usable?")
 
 
+@pytest.mark.slow
 def test_stop_by_the_keyboard_puts_the_cursor_back_into_the_message(streaming: Chat):
     streaming.stop_button.focus()
     streaming.page.keyboard.press("Enter")
@@ -114,6 +115,7 @@ def test_stop_by_the_keyboard_puts_the_cursor_back_into_the_message(streaming: C
     expect(streaming.text).to_be_focused()
 
 
+@pytest.mark.slow
 def test_retry_answers_a_stopped_message_anew(streaming: Chat):
     streaming.stop_button.click()
     streaming.done()
@@ -134,6 +136,7 @@ def test_a_lost_connection_comes_back_with_no_word_twice(streaming: Chat, watch)
     expect_whole(streaming)
 
 
+@pytest.mark.slow
 def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(
     streaming: Chat, server, person, watch
 ):
@@ -156,6 +159,7 @@ def test_a_hidden_tab_keeps_no_connection_and_catches_up_when_it_is_shown(stream
     expect_whole(streaming)
 
 
+@pytest.mark.slow
 def test_a_page_that_was_opened_hidden_follows_once_it_is_shown(streaming: Chat, open_chat: OpenChat):
     other = open_chat("/")
     other.page.add_init_script(
@@ -168,6 +172,7 @@ def test_a_page_that_was_opened_hidden_follows_once_it_is_shown(streaming: Chat,
     expect_whole(other)
 
 
+@pytest.mark.slow
 def test_a_reader_who_scrolled_up_stays_there(chat: Chat, standin: StandIn):
     text = "\n\n".join(f"Paragraph {n}. " + "word " * 30 for n in range(1, 60))
     standin.play(Say(text, pieces=100, delay=0.04))

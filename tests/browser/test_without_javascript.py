@@ -60,6 +60,7 @@ def test_an_answer_is_stopped_and_asked_for_again(page: Page, standin: StandIn):
     expect(page.locator("#log > .run")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_sent_is_said_and_stays_in_the_box(page: Page, watch):
     send(page, "help")
     read_answer(page, "I am the built-in demo model.")
@@ -73,6 +74,7 @@ def test_what_cannot_be_sent_is_said_and_stays_in_the_box(page: Page, watch):
     expect(page.locator("#log > .run")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_send_while_an_answer_is_written_says_so_and_keeps_the_text(page: Page, standin: StandIn, watch):
     standin.play(Say("Too late.", delay=60))
     page.get_by_label("Model").select_option("stand-in")

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agent.events import RunError
 from agent.messages import open_calls
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, recovery, rounds, runner, store
+from chatsite.chat import commands, db, keeping, recovery, rounds, runner, store
 from chatsite.chat.commands import Retry
 from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import row_of, until
@@ -157,7 +157,7 @@ async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays,
     from chatsite.chat import recorder
 
     refusals = iter([OperationalError("database is locked")] * 2)
-    keep = store.keep
+    keep = keeping.keep
 
     def refuse_twice(batch):
         for error in refusals:
@@ -165,7 +165,7 @@ async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays,
         keep(batch)
 
     monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0, 0))
-    monkeypatch.setattr(store, "keep", refuse_twice)
+    monkeypatch.setattr(keeping, "keep", refuse_twice)
     plays(Turn("All is kept."))
     done = await begin(person)
     await settled()
@@ -180,7 +180,7 @@ async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(
 
     from chatsite.chat import recorder
 
-    keep = store.keep
+    keep = keeping.keep
 
     def refuse_the_recorder(batch):
         if not isinstance(batch.events[-1], RunError):
@@ -188,7 +188,7 @@ async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(
         keep(batch)
 
     monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0))
-    monkeypatch.setattr(store, "keep", refuse_the_recorder)
+    monkeypatch.setattr(keeping, "keep", refuse_the_recorder)
     plays(Turn("Not kept."))
     done = await begin(person)
     await settled()

@@ -1,0 +1,137 @@
+"""The two skins of `/api/chat`, over one `api.answer`.
+
+ChatApi    ASGI, before Django: for requests with a key, at a fifth of the cost of Django's handler
+view       Django's handler, with its session and CSRF check: for those with a cookie
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.views.decorators.csrf import csrf_exempt
+
+from chatsite.chat import access, api, db
+from chatsite.chat.api import Asked, Reply, answer
+
+
+@csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
+async def view(request: HttpRequest) -> HttpResponseBase:
+    """With a session: Django's handler. (Also for programs, where a project mounts only the urls.)"""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+    if key is not None:
+        user = await db.read(access.user_of_key, key)
+    else:
+        person = await request.auser()
+        user = person if person.is_authenticated else None
+        if user is not None and request.method not in {"GET", "HEAD"}:
+            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(
+                request, _checked_by_csrf, (), {}
+            )
+            if refused is not None:
+                words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
+                return _as_django(api.json_reply(403, api.error_body("csrf", words)))
+    try:
+        length = int(request.headers.get("Content-Length") or 0)
+    except ValueError:
+        length = 0
+    if length > api.MAX_BODY:
+        return _as_django(api.too_large())
+    query = {name: values[-1] for name, values in request.GET.lists()}
+    return _as_django(await answer(user, Asked(request.method or "", headers, query, request.read())))
+
+
+def _checked_by_csrf() -> None:
+    """What Django's CSRF check looks at to learn that a view is not exempt."""
+
+
+def _as_django(reply: Reply) -> HttpResponseBase:
+    if isinstance(reply.body, bytes):
+        return HttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
+    return StreamingHttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
+
+
+Receive = Callable[[], Awaitable[Any]]
+SendMessage = Callable[[Any], Awaitable[None]]
+
+
+class ChatApi:
+    """`/api/chat` as an ASGI application, for requests with a key; the others go to `otherwise`."""
+
+    def __init__(self, otherwise: Any) -> None:
+        self.otherwise = otherwise
+
+    async def __call__(self, scope: Any, receive: Receive, send: SendMessage) -> None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+        if key is None:
+            await self.otherwise(scope, receive, send)
+            return
+        user = await db.read(access.user_of_key, key)
+        body = await _body_of(receive)
+        if body is None:
+            await _send(api.too_large(), receive, send)
+            return
+        query = {
+            name: values[-1]
+            for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
+        }
+        await _send(await answer(user, Asked(scope["method"], headers, query, body)), receive, send)
+
+
+async def _body_of(receive: Receive) -> bytes | None:
+    """None when it is larger than we take."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        size += len(message.get("body", b""))
+        if size > api.MAX_BODY:
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def _send(reply: Reply, receive: Receive, send: SendMessage) -> None:
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()
+    ]
+    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
+    if isinstance(reply.body, bytes):
+        await send({"type": "http.response.body", "body": reply.body})
+        return
+    sending = asyncio.ensure_future(_send_all(reply.body, send))
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # Whoever is not done is not needed any more: the reader has left, or has had everything.
+        for task in (sending, leaving):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+    if not sending.cancelled() and (error := sending.exception()) is not None:
+        raise error
+
+
+async def _send_all(frames: AsyncIterator[bytes], send: SendMessage) -> None:
+    async with aclosing(frames):  # type: ignore[type-var]
+        async for frame in frames:
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,226 @@
+"""The one write of the token path: a batch of a run's log, and the rows that this batch completes.
+
+    a batch's events      -> RunEvent rows; an unbroken line of deltas of one entity is one row
+    messages now whole    -> Message rows behind the thread's head
+    calls that changed    -> the ledger
+    a terminal event      -> the run's end, and the stop reason on its last message
+
+All of it in one transaction, which the caller holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import connection
+from django.utils import timezone
+
+from agent.events import (
+    Cancelled,
+    Event,
+    Interrupted,
+    ReasoningMessageContent,
+    RunError,
+    RunFinished,
+    Terminal,
+    TextMessageContent,
+    ToolCallArgs,
+)
+from agent.messages import Message
+from agent.wire import jsontext
+from agent.wire.agui import encode_event
+from chatsite.chat import models, store
+from chatsite.chat.models import Run, Thread, ToolCall
+
+State = Run.State
+
+# In SQL: these are most of all rows, and the ORM takes several times as long to say it as SQLite to do it.
+INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
+EventRow = tuple[int, int, int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CallChange:
+    """What one batch says about one call's row; None leaves a column as it is."""
+
+    call_id: str
+    name: str
+    arguments: str
+    state: str
+    claimed_at: datetime | None = None
+    result: str = ""
+    error_code: str = ""
+    finished_at: datetime | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A piece of a run's log, from event `first` on, and what it completes.
+
+    `head` is the key of the message that the thread ends with: only its active run moves it.
+    """
+
+    run_pk: int
+    thread_pk: int
+    head: int | None
+    first: int
+    events: tuple[Event, ...]
+    messages: tuple[Message, ...] = ()
+    calls: tuple[CallChange, ...] = ()
+    turns: int = 0
+    at: datetime = field(default_factory=timezone.now)
+
+    @property
+    def terminal(self) -> RunFinished | RunError | None:
+        last = self.events[-1] if self.events else None
+        return last if isinstance(last, Terminal) else None
+
+    @property
+    def last_said(self) -> Message | None:
+        return next((each for each in reversed(self.messages) if each.role == "assistant"), None)
+
+
+def keep(batch: Batch) -> int | None:
+    """Write a batch; the thread's head behind it. The caller holds the transaction: all is kept or nothing."""
+    with connection.cursor() as cursor:
+        cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
+    head = _append_messages(batch) if batch.messages else batch.head
+    if batch.calls:
+        _write_calls(batch)
+    if batch.terminal is not None:
+        _end_run(batch, batch.terminal)
+    return head
+
+
+def _append_messages(batch: Batch) -> int | None:
+    head = batch.head
+    for message in batch.messages:
+        row = store.row_of(
+            message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at
+        )
+        if batch.terminal is not None and message is batch.last_said:
+            row.metadata["stopReason"] = ending_of(batch.terminal).stop_reason
+        row.save(force_insert=True)
+        head = row.pk
+    Thread.objects.filter(pk=batch.thread_pk).update(head_id=head, updated_at=batch.at)
+    return head
+
+
+def _write_calls(batch: Batch) -> None:
+    ToolCall.objects.bulk_create(
+        [
+            ToolCall(
+                run_id=batch.run_pk,
+                call_id=change.call_id,
+                name=change.name[:200],
+                state=change.state,
+                arguments=change.arguments,
+                result=change.result,
+                error_code=change.error_code,
+                created_at=batch.at,
+                claimed_at=change.claimed_at,
+                finished_at=change.finished_at,
+                duration_ms=change.duration_ms,
+            )
+            for change in batch.calls
+        ],
+        update_conflicts=True,
+        unique_fields=["run", "call_id"],
+        update_fields=[
+            "state",
+            "arguments",
+            "result",
+            "error_code",
+            "claimed_at",
+            "finished_at",
+            "duration_ms",
+        ],
+    )
+
+
+def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
+    ending = ending_of(event)
+    Run.objects.filter(pk=batch.run_pk).update(
+        state=ending.state,
+        stop_reason=ending.stop_reason[:100],
+        finish_reason=ending.finish_reason,
+        error=ending.error,
+        error_code=ending.error_code[:100],
+        usage=encode_event(event).get("usage", []),
+        turns=batch.turns,
+        finished_at=store.told_at(event),
+    )
+    if batch.last_said is not None:
+        return  # its row has the reason already
+    newest = models.Message.objects.filter(run_id=batch.run_pk, role="assistant").order_by("-pk").first()
+    if newest is not None:
+        newest.metadata = {**newest.metadata, "stopReason": ending.stop_reason}
+        newest.save(update_fields=["metadata"])
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    state: str
+    stop_reason: str
+    finish_reason: str = ""
+    error: str = ""
+    error_code: str = ""
+
+
+def ending_of(event: RunFinished | RunError) -> Ending:
+    """How a run's terminal event stands in its row."""
+    if isinstance(event, RunError):
+        code = event.code or "internal_error"
+        return Ending(
+            State.LOST if code == "lost" else State.FAILED, code, error=event.message, error_code=code
+        )
+    finish_reason = event.finish_reason or ""
+    if isinstance(event.outcome, Cancelled):
+        return Ending(State.CANCELLED, event.stop_reason, finish_reason)
+    if isinstance(event.outcome, Interrupted):
+        return Ending(State.INTERRUPTED, event.stop_reason, finish_reason)
+    return Ending(State.FINISHED, event.stop_reason, finish_reason)
+
+
+def _pack(run_pk: int, first: int, events: Sequence[Event]) -> list[EventRow]:
+    """One row an event; an unbroken line of deltas of one entity is one row."""
+    rows: list[EventRow] = []
+    for key, group in _lines(events):
+        number = first + len(group) - 1
+        data = encode_event(group[0])
+        if key is not None and len(group) > 1:
+            data = {**data, "delta": [event.delta for event in group]}  # type: ignore[union-attr]
+        rows.append((run_pk, first, number, data["type"], jsontext.dump(data)))
+        first = number + 1
+    return rows
+
+
+def _lines(events: Iterable[Event]) -> Iterator[tuple[object, list[Event]]]:
+    line: list[Event] = []
+    line_key: object = None
+    for event in events:
+        key = _entity(event)
+        if line and (key is None or key != line_key):
+            yield line_key, line
+            line = []
+        line.append(event)
+        line_key = key
+    if line:
+        yield line_key, line
+
+
+def _entity(event: Event) -> object:
+    """What a delta grows; None for an event that stands in a row of its own."""
+    if event.metadata is not None:
+        return None
+    match event:
+        case (
+            TextMessageContent(message_id=id)
+            | ReasoningMessageContent(message_id=id)
+            | ToolCallArgs(tool_call_id=id)
+        ):
+            return type(event), id
+    return None

@@ -1,0 +1,214 @@
+"""Servers that die, that are two, that are told to go: a thread is never stuck, and what was said is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+import websockets
+
+from tests.live.api import Api, events_in, new_id, said_by, text_of
+from tests.live.conftest import BOTH, endpoints
+from tests.server import Server
+from tests.site.processes import wait_until
+from tests.standin import Say, StandIn
+
+LONG = Say("One word after the other. " * 200, pieces=10, delay=0.02)
+SERVERS = ["daphne", "uvicorn"]
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def chatting(folder, standin: StandIn, server: str) -> Iterator[tuple[Server, Api]]:
+    with Server(folder, SERVER=server, **endpoints(standin), **BOTH) as site:
+        with Api(site, site.people(1)[0]) as api:
+            yield site, api
+        assert "Traceback" not in site.output, site.output
+        assert "sk-" not in site.output
+
+
+def hear(events: Iterator[dict], length: int) -> str:
+    """Listen until the answer has so many characters; what was heard."""
+    text = ""
+    for event in events:
+        text += event["delta"] if event["type"] == "TEXT_MESSAGE_CONTENT" else ""
+        if len(text) >= length:
+            return text
+    raise AssertionError(f"the answer ended after {len(text)} characters")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_killed_in_mid_answer_leaves_a_usable_thread(kind: str, tmp_path, standin: StandIn):
+    standin.play(LONG)
+    thread = new_id()
+    with chatting(tmp_path, standin, kind) as (server, api):
+        with pytest.raises(httpx.HTTPError), api.stream("Hello", thread, model="of-openai") as events:
+            early = hear(events, 300)
+            later = hear(events, 500)
+            server.kill()
+            list(events)
+            raise httpx.ReadError("it ended without a word")
+        assert standin.exchanges[-1].closed.wait(5)
+        server.start()
+        read = api.settled(thread, 5)
+        [kept] = said_by(read, "assistant")
+        assert kept.startswith(early)
+        assert (early + later).startswith(kept) or kept.startswith(early + later)
+        assert said_by(read, "user") == ["Hello"]
+        page = api.page(thread)
+        assert "The server stopped while this was being answered. What was written is kept." in page
+        assert "class=on" not in page
+        assert text_of(api.run("And now?", thread, model="of-openai")) == "You said: And now?"
+        assert len(said_by(api.read(thread), "user")) == 2
+
+
+def test_a_server_killed_between_a_call_and_its_result_knows_it_knows_nothing(tmp_path, standin: StandIn):
+    """The call is kept; whether its tool ran, and what it gave, is in the log or it is said to be unknown."""
+    thread = new_id()
+    with chatting(tmp_path, standin, "daphne") as (server, api):
+        standin.play(Say("", [("c1", "get_weather", {"city": "Oslo"})]), Say("Late.", delay=60))
+        with pytest.raises(httpx.HTTPError), api.stream("Weather?", thread, model="of-openai") as events:
+            for event in events:
+                if event["type"] == "TOOL_CALL_RESULT":
+                    server.kill()
+            raise httpx.ReadError("it ended without a word")
+        server.start()
+        read = api.settled(thread, 5)
+        text = json.dumps(read)
+        assert "get_weather" in text
+        assert "cloudy" in text, "a result that was told is a result that is kept"
+        assert text_of(api.run("And now?", thread, model="of-openai")) == "You said: And now?"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_is_told_to_go_goes_at_once(kind: str, tmp_path, standin: StandIn):
+    standin.play(LONG)
+    thread = new_id()
+    with chatting(tmp_path, standin, kind) as (server, api), ExitStack() as stack:
+        client = stack.enter_context(server.client(api.person))
+        events = stack.enter_context(api.stream("Hello", thread, model="of-openai", onDisconnect="continue"))
+        hear(events, 200)
+        stack.enter_context(client.stream("GET", f"/threads/{thread}/events"))
+        began = time.monotonic()
+        assert server.stop() in (0, -15)
+        assert time.monotonic() - began < 10
+        assert standin.exchanges[-1].closed.wait(5)
+        server.start()
+        read = api.settled(thread, 5)
+        assert said_by(read, "assistant")[0].startswith("One word after the other.")
+        assert "The server stopped while this was being answered." in api.page(thread)
+
+
+def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: StandIn):
+    thread = new_id()
+    with (
+        chatting(tmp_path / "one", standin, "daphne") as (one, api),
+        one.sibling(tmp_path / "two", SERVER="uvicorn") as two,
+        two.client(api.person) as client,
+    ):
+        standin.play(Say("One word after the other. " * 40, pieces=10, delay=0.03))
+        with (
+            api.stream("Hello", thread, model="of-openai") as here,
+            client.stream("GET", f"/threads/{thread}/events") as response,
+        ):
+            there = events_in(response)
+            assert hear(there, 50)
+            assert not standin.exchanges[-1].answered.is_set()
+            told = text_of(list(here))
+        with client.stream("GET", f"/threads/{thread}/events", params={"after": ""}) as response:
+            heard = []
+            for event in events_in(response):
+                heard.append(event)
+                if event["type"] == "RUN_FINISHED":
+                    break
+        assert text_of(heard) == told
+
+        standin.play(LONG)
+        with api.stream("Go on", thread, model="of-openai") as here:
+            hear(here, 100)
+            asyncio.run(stop_over(two, thread, api))
+            end = list(here)[-1]
+        assert end["outcome"] == {"type": "cancelled"}
+        assert standin.exchanges[-1].closed.wait(5)
+        assert "Traceback" not in two.output
+
+
+async def stop_over(server: Server, thread: str, api: Api) -> None:
+    url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
+    async with websockets.connect(url, additional_headers=api.person.bearer) as sock:
+        await sock.send('{"type": "stop", "id": 1}')
+        while json.loads(await sock.recv()).get("id") != 1:
+            pass
+
+
+def test_a_server_finds_the_runs_of_another_that_died(tmp_path, standin: StandIn):
+    standin.play(LONG)
+    thread = new_id()
+    with (
+        chatting(tmp_path / "one", standin, "daphne") as (one, api),
+        one.sibling(tmp_path / "two", SERVER="uvicorn") as two,
+        Api(two, api.person) as other,
+    ):
+        with pytest.raises(httpx.HTTPError), api.stream("Hello", thread, model="of-openai") as events:
+            hear(events, 200)
+            one.kill()
+            list(events)
+            raise httpx.ReadError("it ended without a word")
+        read = other.settled(thread, 30)
+        assert said_by(read, "assistant")[0].startswith("One word after the other.")
+        assert text_of(other.run("And now?", thread, model="of-openai")) == "You said: And now?"
+
+
+def test_two_sends_at_once_to_two_servers_make_one_run(tmp_path, standin: StandIn):
+    with (
+        chatting(tmp_path / "one", standin, "daphne") as (one, api),
+        one.sibling(tmp_path / "two", SERVER="uvicorn") as two,
+        Api(two, api.person) as other,
+    ):
+        for _ in range(5):
+            thread = new_id()
+            standin.play(Say("One answer.", delay=0.2))
+            statuses = asyncio.run(both(api, other, thread))
+            assert sorted(statuses) == [200, 409]
+            api.settled(thread)
+            other.settled(thread)
+            assert len(said_by(api.read(thread), "user")) == 1
+            standin._answers.clear()
+
+
+async def both(api: Api, other: Api, thread: str) -> list[int]:
+    async def post(to: Api) -> int:
+        async with httpx.AsyncClient(headers=to.person.bearer, timeout=30) as client:
+            body = to.body("Hello", thread, model="of-openai")
+            return (await client.post(f"{to.server.url}/api/chat", json=body)).status_code
+
+    return list(await asyncio.gather(post(api), post(other)))
+
+
+def test_a_page_that_waits_on_a_killed_server_is_told_when_it_is_back(tmp_path, standin: StandIn):
+    """The page's stream breaks; the reader comes back with its cursor and hears the end it missed."""
+    standin.play(LONG)
+    thread = new_id()
+    with chatting(tmp_path, standin, "daphne") as (server, api):
+        with pytest.raises(httpx.HTTPError), api.stream("Hello", thread, model="of-openai") as events:
+            hear(events, 200)
+            server.kill()
+            list(events)
+            raise httpx.ReadError("it ended without a word")
+        server.start()
+        with (
+            server.client(api.person) as client,
+            client.stream("GET", f"/threads/{thread}/events") as response,
+        ):
+            end = next(
+                event for event in events_in(response) if event["type"] in {"RUN_ERROR", "RUN_FINISHED"}
+            )
+        assert end["type"] == "RUN_ERROR"
+        assert end["code"] == "lost"
+        wait_until(server.healthy, "health")
