@@ -7,17 +7,26 @@ One active run a thread: the constraint says no to a second, and the person is t
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
-from agent.messages import Message
-from chatsite.chat import models, store
-from chatsite.chat.models import Run, Thread, new_public_id, new_run_id
-from chatsite.chat.problems import Busy, Conflict, NothingToRetry
+from agent import InvalidRequest, ToolRegistry
+from agent.approvals import Resolution, check_resolutions
+from agent.messages import Message, ToolResultPart
+from agent.wire.parts import dump_parts
+from chatsite.chat import models, questions, store
+from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
+from chatsite.chat.problems import Busy, Conflict, NothingToRetry, Unanswerable
 
 TITLE_LENGTH = 60
+
+Status = models.Interrupt.Status
+Given = dict[str, Any]
+"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ def open_thread(
     process: str,
     door: str,
     run_id: str | None = None,
+    given: Given | None = None,
 ) -> Begun:
     """A new thread with its first message. The same client id of the same user again finds the first one's."""
     known = models.Message.objects.select_related("thread", "run").filter(
@@ -53,7 +63,7 @@ def open_thread(
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread.objects.create(owner=owner, public_id=public_id or new_public_id())
     # Nobody else can know this thread yet, so what `send_message` asks for need not be asked.
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True, first=message)
 
@@ -67,6 +77,7 @@ def send_message(
     process: str,
     door: str,
     run_id: str | None = None,
+    given: Given | None = None,
 ) -> Begun:
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
@@ -76,7 +87,8 @@ def send_message(
     _check_free(thread, run_id)
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
         raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
+    _withdraw_questions(thread, run)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True)
 
@@ -89,6 +101,7 @@ def retry(
     door: str,
     message_id: str | None = None,
     run_id: str | None = None,
+    given: Given | None = None,
 ) -> Begun:
     """Answer a user message anew (the last one, or the one named): what stood behind it leaves the active branch.
 
@@ -101,13 +114,138 @@ def retry(
     if not asked:
         raise NothingToRetry("There is no message here to answer again.")
     _check_free(thread, run_id)
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id)
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
+    _withdraw_questions(thread, run)
     question = asked[-1]
     question.run = run
     question.save(update_fields=["run"])
     thread.head = question
     thread.save(update_fields=["head", "model", "updated_at"])
     return Begun(thread, run, fresh=True)
+
+
+def answer(
+    *,
+    thread: Thread,
+    user: Any,
+    resolutions: Sequence[Resolution],
+    always: Collection[str],
+    tools: ToolRegistry,
+    model: str,
+    process: str,
+    door: str,
+    run_id: str | None = None,
+    given: Given | None = None,
+) -> Begun:
+    """Take a person's answers to all open questions of the thread, and begin the run that carries them out.
+
+    All or nothing: `Unanswerable` with a code, and nothing is taken, when one of them cannot be. The same answers
+    sent again find the run that carries them out. `always` names tools to allow in this thread from now on.
+    """
+    thread = _locked(thread)
+    ids = [resolution.interrupt_id for resolution in resolutions]
+    rows = list(
+        models.Interrupt.objects.filter(thread=thread, public_id__in=ids).select_related("resumed_by")
+    )
+    if (before := _answered_so_before(rows, resolutions)) is not None:
+        return Begun(thread, before, fresh=False)
+    if any(row.status != Status.OPEN for row in rows):
+        raise Unanswerable(
+            "This was answered already; look at the thread for what came of it.", "already_answered"
+        )
+    open_rows = list(models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).select_related("run"))
+    now = timezone.now()
+    try:
+        check_resolutions([questions.interrupt_of(row) for row in open_rows], resolutions, tools, now)
+    except InvalidRequest as error:
+        raise Unanswerable(str(error), error.code) from None
+    _check_free(thread, run_id)
+    asked_by = open_rows[-1].run
+    run = _begin(
+        thread,
+        model=model,
+        process=process,
+        door=door,
+        run_id=run_id,
+        given={**_carried(asked_by), **(given or {})},
+        parent=asked_by,
+    )
+    for resolution in resolutions:
+        _answer_one(thread, resolution, user=user, door=door, run=run, now=now)
+    for name in always:
+        ApprovalRule.objects.get_or_create(thread=thread, tool_name=name, defaults={"created_by": user})
+    thread.save(update_fields=["model", "updated_at"])
+    return Begun(thread, run, fresh=True)
+
+
+def take_client_results(
+    *,
+    thread: Thread,
+    results: Sequence[ToolResultPart],
+    model: str,
+    process: str,
+    door: str,
+    run_id: str | None = None,
+    given: Given | None = None,
+) -> Begun:
+    """Go on with the results of calls that the thread's client ran."""
+    thread = _locked(thread)
+    _check_free(thread, run_id)
+    last = thread.runs.order_by("-pk").first()
+    if last is None or models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).exists():
+        raise Unanswerable(
+            "Open questions are answered together with the client's results.", "missing_answer"
+        )
+    given = {**_carried(last), **(given or {}), "clientResults": dump_parts(results)}
+    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given, parent=last)
+    thread.save(update_fields=["model", "updated_at"])
+    return Begun(thread, run, fresh=True)
+
+
+def drop_rule(*, thread: Thread, tool_name: str) -> bool:
+    """Take an "always allow" back. False when there was none."""
+    return bool(ApprovalRule.objects.filter(thread=thread, tool_name=tool_name).delete()[0])
+
+
+def _carried(run: Run) -> Given:
+    """What a run that takes another one up has from it: the client's tools."""
+    return {key: run.given[key] for key in ("clientTools",) if key in run.given}
+
+
+def _answered_so_before(rows: list[models.Interrupt], resolutions: Sequence[Resolution]) -> Run | None:
+    """The run that took exactly these answers up, when they come a second time."""
+    kept = {row.public_id: questions.resolution_of(row) for row in rows if row.resumed_by is not None}
+    runs = {row.resumed_by for row in rows}
+    same = len(rows) == len(resolutions) and all(kept.get(each.interrupt_id) == each for each in resolutions)
+    return runs.pop() if rows and same and len(runs) == 1 else None
+
+
+def _answer_one(
+    thread: Thread, resolution: Resolution, *, user: Any, door: str, run: Run, now: datetime
+) -> None:
+    """Exactly one answer wins, also between processes: the row says `open` to the first alone."""
+    won = models.Interrupt.objects.filter(
+        thread=thread, public_id=resolution.interrupt_id, status=Status.OPEN
+    ).update(
+        status=resolution.status,
+        edited_arguments=resolution.edited_args,
+        reason=resolution.reason,
+        answered_by=user,
+        answered_at=now,
+        door=door,
+        resumed_by=run,
+    )
+    if not won:
+        raise Unanswerable(
+            "This was answered already; look at the thread for what came of it.", "already_answered"
+        )
+
+
+def _withdraw_questions(thread: Thread, run: Run) -> None:
+    """Whoever goes on without answering has cancelled what was asked."""
+    models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).update(
+        status=Status.CANCELLED, answered_at=timezone.now(), door=run.door, resumed_by=run
+    )
 
 
 def request_stop(*, thread: Thread) -> Run | None:
@@ -149,7 +287,16 @@ def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     thread.save(update_fields=["head", "title", "model", "updated_at"])
 
 
-def _begin(thread: Thread, *, model: str, process: str, door: str, run_id: str | None) -> Run:
+def _begin(
+    thread: Thread,
+    *,
+    model: str,
+    process: str,
+    door: str,
+    run_id: str | None,
+    given: Given | None = None,
+    parent: Run | None = None,
+) -> Run:
     now = timezone.now()
     thread.model = model
     thread.updated_at = now
@@ -159,6 +306,8 @@ def _begin(thread: Thread, *, model: str, process: str, door: str, run_id: str |
         state=Run.State.RUNNING,
         model=model,
         door=door,
+        parent=parent,
+        given=given or {},
         owner=process,
         heartbeat_at=now,
         created_at=now,

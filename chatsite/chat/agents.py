@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from agent import Agent, Provider
+from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
 from agent.errors import AgentError
 from agent.providers.demo import DemoProvider
 from agent.providers.http import Endpoint, HttpProvider
@@ -106,12 +107,16 @@ class Agents:
         problems = tuple(source.problem for source in self._sources if source.problem)
         return Catalog(tuple(choices.values()), default, problems)
 
-    async def agent_for(self, model: str) -> Agent:
+    def tools_with(self, client_tools: Iterable[ToolSpec] = ()) -> ToolRegistry:
+        """The server's tools, and those that a client declared for itself. Raises InvalidRequest."""
+        return with_client_tools(self._tools, client_tools)
+
+    async def agent_for(self, model: str, client_tools: Iterable[ToolSpec] = ()) -> Agent:
         """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more."""
         return Agent(
             provider=await self._provider_of(model),
             model=model,
-            tools=self._tools,
+            tools=self.tools_with(client_tools),
             system=setting("CHAT_SYSTEM_PROMPT"),
             final_answer=True,
         )

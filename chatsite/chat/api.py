@@ -16,20 +16,32 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from agent.approvals import resolution_of
 from agent.errors import InvalidRequest
-from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
+from agent.messages import Message as UserMessage
+from agent.messages import ToolResultPart
+from agent.wire.agui import (
+    ResumeAnswer,
+    RunInput,
+    decode_run_input,
+    dump_parts,
+    encode_event_json,
+    encode_interrupt,
+    encode_ui_messages,
+)
 from agent.wire.sse import encode_sse
-from chatsite.chat import actions, commands, db, eventlog, news, runner, store
-from chatsite.chat.commands import Done, Retry, Send
+from chatsite.chat import actions, commands, db, eventlog, news, questions, runner, store
+from chatsite.chat.agents import agents
+from chatsite.chat.commands import Answer, Done, OneAnswer, Retry, Send
 from chatsite.chat.conf import setting
-from chatsite.chat.models import Message, Run, Thread
-from chatsite.chat.problems import Busy, Invalid, Missing, Problem
+from chatsite.chat.models import Message, Run, Thread, ToolCall
+from chatsite.chat.problems import Busy, Invalid, Missing, Problem, Unanswerable
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import ALIVE
 from chatsite.chat.stream import HEADERS as STREAM_HEADERS
@@ -133,31 +145,99 @@ async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run
 
 
 async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
-    message = wanted.last_user_message
-    if message is None:
-        raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
     model = wanted.forwarded_props.get("model", "")
     if not isinstance(model, str):
         raise Invalid("forwardedProps.model: must be a string, the name of a model.")
+    given = {"clientTools": [asdict(spec) for spec in wanted.client_tools]} if wanted.client_tools else {}
+    start = {"door": DOOR, "run_id": wanted.run_id, "given": given}
+    try:
+        agents().tools_with(wanted.client_tools)
+    except InvalidRequest as error:
+        raise Invalid(f"tools: {error}") from None
+    if thread is not None:
+        if wanted.resume:
+            answers = await db.read(_answers, thread, wanted.resume)
+            return await commands.perform(user, thread.public_id, Answer(answers=answers), **start)
+        results = await db.read(_pending_results, thread, wanted.tool_results)
+        message = await _new_message(thread, wanted)
+        if results and message is None:
+            return await commands.client_results(user, thread, results, model=model, **start)
+        if results:
+            given["clientResults"] = dump_parts(results)
+    elif wanted.resume:
+        raise Missing()
+    message = wanted.last_user_message
+    if message is None:
+        raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
         try:
             return await commands.begin_thread(
-                user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+                user, send, public_id=wanted.thread_id, message=message, **start
             )
         except Missing:
             # It is there by now: another request of the user's came first, or it is somebody else's.
             thread = await commands.thread_for(user, wanted.thread_id)
-    if await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").exists):
+    if await _new_message(thread, wanted) is None:
         again = Retry(model=model, message_id=message.id)
-        return await commands.perform(user, thread.public_id, again, door=DOOR, run_id=wanted.run_id)
-    done = await commands.perform(
-        user, thread.public_id, send, door=DOOR, run_id=wanted.run_id, message=message
-    )
+        return await commands.perform(user, thread.public_id, again, **start)
+    done = await commands.perform(user, thread.public_id, send, message=message, **start)
     if done.run is not None and done.run.public_id != wanted.run_id:
         # The same message came twice at once under two run ids: the first one has it.
         raise Busy()
     return done
+
+
+async def _new_message(thread: Thread, wanted: RunInput) -> UserMessage | None:
+    """The body's last user message, when the thread has not got it yet."""
+    message = wanted.last_user_message
+    if message is None:
+        return None
+    known = Message.objects.filter(thread=thread, public_id=message.id, role="user")
+    return None if await db.read(known.exists) else message
+
+
+def _answers(thread: Thread, resume: Iterable[ResumeAnswer]) -> list[OneAnswer]:
+    """A body's `resume` as answers. An id that the thread does not know is left for the action to refuse."""
+    entries = list(resume)
+    rows = {
+        row.public_id: row
+        for row in thread.interrupts.filter(public_id__in=[each.interrupt_id for each in entries])
+    }
+    answers = []
+    for entry in entries:
+        row = rows.get(entry.interrupt_id)
+        if row is None:
+            raise Unanswerable(
+                f"There is no open question {entry.interrupt_id[:200]!r} here.", "unknown_interrupt"
+            )
+        try:
+            said = resolution_of(questions.interrupt_of(row), entry.status, entry.payload)
+        except InvalidRequest as error:
+            raise Unanswerable(str(error), error.code) from None
+        answers.append(
+            OneAnswer(
+                interrupt_id=said.interrupt_id,
+                status=said.status,
+                edited_args=dict(said.edited_args) if said.edited_args is not None else None,
+                reason=said.reason,
+            )
+        )
+    return answers
+
+
+def _pending_results(thread: Thread, results: Iterable[ToolResultPart]) -> list[ToolResultPart]:
+    """Those of a body's tool results that the thread waits for: of calls of its client, and of no others.
+
+    Clients send their whole history; a result that the server has, or never asked a client for, is nobody's.
+    """
+    given = {result.tool_call_id: result for result in results}
+    if not given:
+        return []
+    pending = ToolCall.objects.filter(run__thread=thread, state=ToolCall.State.WAITING, call_id__in=given)
+    asked = set(thread.interrupts.filter(tool_call_id__in=given).values_list("tool_call_id", flat=True))
+    waiting = {row.call_id for row in pending} - asked
+    return [result for call_id, result in given.items() if call_id in waiting]
 
 
 async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> AsyncIterator[bytes]:
@@ -203,7 +283,10 @@ async def _restore(user: Any, asked: Asked) -> Reply:
         raise Refused(422, "invalid_request", "threadId: say which thread, as `GET /api/chat?threadId=<id>`.")
     thread = await commands.thread_for(user, thread_id)
     state = await eventlog.state_now(eventlog.channel_of(thread.pk), thread)
-    messages = encode_ui_messages(store.transcript_of(state), await db.read(_times_of, thread.pk))
+    asked = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
+    interrupts = [questions.interrupt_of(row) for row in asked]
+    times = await db.read(_times_of, thread.pk)
+    messages = encode_ui_messages(store.transcript_of(state), times, interrupts)
     limit, before = asked.query.get("limit"), asked.query.get("before")
     page, has_more = _page(messages, limit, before)
     active = state.active_run
@@ -213,7 +296,12 @@ async def _restore(user: Any, asked: Asked) -> Reply:
             "threadId": thread.public_id,
             "messages": page,
             "activeRun": {"runId": active.id} if active is not None else None,
-            "interrupts": None,
+            "interrupts": {
+                "runId": asked[-1].run.public_id,
+                "pending": [encode_interrupt(interrupt) for interrupt in interrupts],
+            }
+            if asked
+            else None,
             "page": {"hasMore": has_more, "before": page[0]["id"] if page and has_more else None},
             "cursor": state.cursor,
         },

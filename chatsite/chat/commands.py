@@ -6,10 +6,14 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
     send    {"type": "send", "text", "clientId"?, "model"?}     a message, and the run that answers it
     stop    {"type": "stop"}                                    end the active run, keep what it wrote
     retry   {"type": "retry", "model"?}                         answer the last message anew
+    answer  {"type": "answer", "answers": [{"interruptId", "status", "editedArgs"?, "reason"?, "always"?}]}
+                                                                settle all open questions, and go on
+    forget  {"type": "forget", "tool"}                          take an "always allow" back
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -17,9 +21,10 @@ from django.db import DatabaseError, IntegrityError
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from agent.messages import Message, TextPart
+from agent.approvals import Resolution
+from agent.messages import Message, TextPart, ToolResultPart
 from chatsite.chat import access, actions, db, news, rounds, runner
-from chatsite.chat.actions import Begun
+from chatsite.chat.actions import Begun, Given
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, Thread, new_public_id
@@ -50,7 +55,28 @@ class Retry(_Command):
     message_id: str | None = None
 
 
-Command = Send | Stop | Retry
+class OneAnswer(_Command):
+    """A person's answer to one question. `edited_args` replace the arguments as a whole; `always` allows the tool in
+    this thread from now on."""
+
+    interrupt_id: str
+    status: Literal["approved", "denied", "cancelled"]
+    edited_args: dict[str, Any] | None = None
+    reason: str = Field(default="", max_length=2000)
+    always: bool = False
+
+
+class Answer(_Command):
+    type: Literal["answer"] = "answer"
+    answers: list[OneAnswer] = Field(min_length=1, max_length=100)
+
+
+class Forget(_Command):
+    type: Literal["forget"] = "forget"
+    tool: str
+
+
+Command = Send | Stop | Retry | Answer | Forget
 CommandAdapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
@@ -71,38 +97,42 @@ async def perform(
     door: str,
     run_id: str | None = None,
     message: Message | None = None,
+    given: Given | None = None,
 ) -> Done:
     """Do it, or raise a `problems.Problem` that says in words why not.
 
-    `message`: a user message with parts of its own (from `/api/chat`), in place of the command's bare text.
+    `message`: a user message with parts of its own (from `/api/chat`), in place of the command's bare text; `given`:
+    what the run begins with besides.
     """
     thread = await thread_for(user, thread_id)
+    asked = {"process": PROCESS, "door": door, "run_id": run_id, "given": given}
     match command:
         case Send():
             sent = _sent(command, message)
             model = await _model_for(command.model, thread.model)
-            begun = await _asked(
-                actions.send_message,
-                thread=thread,
-                model=model,
-                process=PROCESS,
-                door=door,
-                run_id=run_id,
-                **sent,
-            )
+            begun = await _asked(actions.send_message, thread=thread, model=model, **asked, **sent)
             return _started(begun, user)
         case Retry():
             model = await _model_for(command.model, thread.model)
             begun = await _asked(
-                actions.retry,
-                thread=thread,
-                model=model,
-                process=PROCESS,
-                door=door,
-                message_id=command.message_id,
-                run_id=run_id,
+                actions.retry, thread=thread, model=model, message_id=command.message_id, **asked
             )
             return _started(begun, user)
+        case Answer():
+            begun = await _asked(
+                actions.answer,
+                thread=thread,
+                user=user,
+                resolutions=await db.read(_resolutions, thread, command.answers),
+                always=await db.read(_tools_to_allow, thread, command.answers),
+                tools=agents().tools_with(),
+                model=await _model_for("", thread.model),
+                **asked,
+            )
+            return _started(begun, user)
+        case Forget():
+            await _asked(actions.drop_rule, thread=thread, tool_name=command.tool)
+            return Done(thread)
         case Stop():
             run = await _asked(actions.request_stop, thread=thread)
             if run is not None and not runner.stop(run.pk):
@@ -118,6 +148,7 @@ async def begin_thread(
     public_id: str | None = None,
     run_id: str | None = None,
     message: Message | None = None,
+    given: Given | None = None,
 ) -> Done:
     """A new thread of the user's with its first message. Missing when `public_id` is another's thread."""
     rounds.begin()
@@ -133,8 +164,33 @@ async def begin_thread(
         process=PROCESS,
         door=door,
         run_id=run_id,
+        given=given,
         taken=Missing,
         **sent,
+    )
+    return _started(begun, user)
+
+
+async def client_results(
+    user: Any,
+    thread: Thread,
+    results: Sequence[ToolResultPart],
+    *,
+    door: str,
+    model: str = "",
+    run_id: str | None = None,
+    given: Given | None = None,
+) -> Done:
+    """Go on with what the thread's client says of the calls it was asked to run."""
+    begun = await _asked(
+        actions.take_client_results,
+        thread=thread,
+        results=results,
+        model=await _model_for(model, thread.model),
+        process=PROCESS,
+        door=door,
+        run_id=run_id,
+        given=given,
     )
     return _started(begun, user)
 
@@ -163,6 +219,29 @@ def check_text(text: str) -> None:
         raise Invalid("The message holds a NUL character, which cannot be stored. Remove it and send again.")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise Invalid("The message holds half a character (a lone surrogate). Remove it and send again.")
+
+
+def _resolutions(thread: Thread, answers: list[OneAnswer]) -> list[Resolution]:
+    calls = dict(
+        thread.interrupts.filter(public_id__in=[answer.interrupt_id for answer in answers]).values_list(
+            "public_id", "tool_call_id"
+        )
+    )
+    return [
+        Resolution(
+            tool_call_id=calls.get(answer.interrupt_id, ""),
+            interrupt_id=answer.interrupt_id,
+            status=answer.status,
+            edited_args=answer.edited_args if answer.status == "approved" else None,
+            reason=answer.reason if answer.status == "denied" else "",
+        )
+        for answer in answers
+    ]
+
+
+def _tools_to_allow(thread: Thread, answers: list[OneAnswer]) -> set[str]:
+    ids = [answer.interrupt_id for answer in answers if answer.always and answer.status == "approved"]
+    return set(thread.interrupts.filter(public_id__in=ids).values_list("tool_name", flat=True))
 
 
 def _sent(command: Send, message: Message | None) -> dict[str, Any]:

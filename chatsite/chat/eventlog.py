@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from agent.events import Event, Terminal
-from agent.messages import Transcript
+from agent.messages import Message, Transcript
 from agent.reducer import apply
 from chatsite.chat import db, store
 from chatsite.chat.models import Run, Thread
-from chatsite.chat.state import RunView, Segment, ThreadState
+from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
 
 HEARTBEAT = 15.0
@@ -42,6 +42,7 @@ class LiveRun:
         self._earlier = sum(len(segment.messages) for segment in base.segments)
         self._first_transcript = self._shown_transcript = transcript
         self._first_view = self._view = view
+        self._asked: tuple[InterruptView, ...] = ()
 
     @property
     def run_id(self) -> str:
@@ -56,11 +57,21 @@ class LiveRun:
         self.events.append(event)
         self.transcript = apply(self.transcript, event)
 
-    def show(self, number: int, transcript: Transcript, view: RunView | None = None) -> None:
-        """Readers may have everything up to `number`; `transcript` is the fold up to there."""
+    def show(
+        self,
+        number: int,
+        transcript: Transcript,
+        view: RunView | None = None,
+        asked: tuple[InterruptView, ...] = (),
+    ) -> None:
+        """Readers may have everything up to `number`; `transcript` is the fold up to there.
+
+        At the end `view` says how the run ended, and `asked` what it asks of a person.
+        """
         self.shown = number
         self._shown_transcript = transcript
         self._view = view or self._view
+        self._asked = asked
 
     def read(self, after: int) -> list[tuple[int, Event]]:
         return list(enumerate(self.events[after : self.shown], start=after + 1))
@@ -77,9 +88,27 @@ class LiveRun:
         return self._state(transcript, self._view if over else self._first_view, number)
 
     def _state(self, transcript: Transcript, view: RunView, number: int) -> ThreadState:
-        segment = Segment(view, transcript.messages[self._earlier :])
-        cursor = str(Cursor(self.run_id, number))
-        return replace(self.base, segments=(*self.base.segments, segment), cursor=cursor)
+        messages = transcript.messages
+        segment = Segment(view, messages[self._earlier :])
+        asked = self._asked if number == self.shown else ()
+        return replace(
+            self.base,
+            segments=(*_refilled(self.base.segments, messages), segment),
+            cursor=str(Cursor(self.run_id, number)),
+            interrupts=(*self.base.interrupts, *asked),
+        )
+
+
+def _refilled(segments: tuple[Segment, ...], messages: tuple[Message, ...]) -> tuple[Segment, ...]:
+    """The segments with their messages as they are now: a call further up may have got edited arguments."""
+    filled: list[Segment] = []
+    at = 0
+    for segment in segments:
+        now = messages[at : at + len(segment.messages)]
+        at += len(segment.messages)
+        same = all(new is old for new, old in zip(now, segment.messages, strict=True))
+        filled.append(segment if same else Segment(segment.run, now))
+    return tuple(filled)
 
 
 class Channel:

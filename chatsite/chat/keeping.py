@@ -3,7 +3,7 @@
     a batch's events      -> RunEvent rows; an unbroken line of deltas of one entity is one row
     messages now whole    -> Message rows behind the thread's head
     calls that changed    -> the ledger
-    a terminal event      -> the run's end, and the stop reason on its last message
+    a terminal event      -> the run's end, the stop reason on its last message, the questions it asks
 
 All of it in one transaction, which the caller holds.
 """
@@ -31,7 +31,8 @@ from agent.events import (
 from agent.messages import Message
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
-from chatsite.chat import models, store
+from agent.wire.parts import dump_parts
+from chatsite.chat import models, questions, store
 from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
@@ -43,12 +44,14 @@ EventRow = tuple[int, int, int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class CallChange:
-    """What one batch says about one call's row; None leaves a column as it is."""
+    """All that is known of one call. `run_pk` is the run that asked for it, None: the batch's own."""
 
     call_id: str
     name: str
     arguments: str
     state: str
+    run_pk: int | None = None
+    edited_arguments: str = ""
     claimed_at: datetime | None = None
     result: str = ""
     error_code: str = ""
@@ -56,11 +59,34 @@ class CallChange:
     duration_ms: int | None = None
 
 
+def known_calls(thread_pk: int, call_ids: Iterable[str]) -> dict[str, CallChange]:
+    """What the rows say of these calls, whichever run of the thread asked for them."""
+    rows = ToolCall.objects.filter(run__thread_id=thread_pk, call_id__in=list(call_ids)).order_by("pk")
+    return {
+        row.call_id: CallChange(
+            call_id=row.call_id,
+            name=row.name,
+            arguments=row.arguments,
+            state=row.state,
+            run_pk=row.run_id,
+            edited_arguments=row.edited_arguments,
+            claimed_at=row.claimed_at,
+            result=row.result,
+            error_code=row.error_code,
+            finished_at=row.finished_at,
+            duration_ms=row.duration_ms,
+        )
+        for row in rows
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A piece of a run's log, from event `first` on, and what it completes.
 
-    `head` is the key of the message that the thread ends with: only its active run moves it.
+    `head` is the key of the message that the thread ends with: only its active run moves it. `inserted` are
+    results of calls that somebody spoke over, each with the id of the message that it stands before; `rewritten` are
+    messages of earlier runs that this run changed (a call whose arguments a person edited).
     """
 
     run_pk: int
@@ -69,6 +95,8 @@ class Batch:
     first: int
     events: tuple[Event, ...]
     messages: tuple[Message, ...] = ()
+    inserted: tuple[tuple[Message, str], ...] = ()
+    rewritten: tuple[Message, ...] = ()
     calls: tuple[CallChange, ...] = ()
     turns: int = 0
     at: datetime = field(default_factory=timezone.now)
@@ -88,6 +116,12 @@ def keep(batch: Batch) -> int | None:
     with connection.cursor() as cursor:
         cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
     head = _append_messages(batch) if batch.messages else batch.head
+    for message, before in batch.inserted:
+        _insert_message(batch, message, before)
+    for message in batch.rewritten:
+        models.Message.objects.filter(thread_id=batch.thread_pk, public_id=message.id).update(
+            parts=dump_parts(message.parts)
+        )
     if batch.calls:
         _write_calls(batch)
     if batch.terminal is not None:
@@ -109,15 +143,30 @@ def _append_messages(batch: Batch) -> int | None:
     return head
 
 
+def _insert_message(batch: Batch, message: Message, before: str) -> None:
+    """Put a message into the tree in front of another: behind its call, though somebody has spoken since."""
+    follower = models.Message.objects.get(thread_id=batch.thread_pk, public_id=before)
+    row = store.row_of(
+        message,
+        thread_id=batch.thread_pk,
+        run_id=batch.run_pk,
+        parent_id=follower.parent_id,
+        created_at=batch.at,
+    )
+    row.save(force_insert=True)
+    models.Message.objects.filter(pk=follower.pk).update(parent=row)
+
+
 def _write_calls(batch: Batch) -> None:
     ToolCall.objects.bulk_create(
         [
             ToolCall(
-                run_id=batch.run_pk,
+                run_id=change.run_pk or batch.run_pk,
                 call_id=change.call_id,
                 name=change.name[:200],
                 state=change.state,
                 arguments=change.arguments,
+                edited_arguments=change.edited_arguments,
                 result=change.result,
                 error_code=change.error_code,
                 created_at=batch.at,
@@ -132,6 +181,7 @@ def _write_calls(batch: Batch) -> None:
         update_fields=[
             "state",
             "arguments",
+            "edited_arguments",
             "result",
             "error_code",
             "claimed_at",
@@ -153,6 +203,11 @@ def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
         turns=batch.turns,
         finished_at=store.told_at(event),
     )
+    if isinstance(event, RunFinished) and isinstance(event.outcome, Interrupted):
+        models.Interrupt.objects.bulk_create(
+            questions.row_of(interrupt, run_id=batch.run_pk, thread_id=batch.thread_pk, created_at=batch.at)
+            for interrupt in event.outcome.interrupts
+        )
     if batch.last_said is not None:
         return  # its row has the reason already
     newest = models.Message.objects.filter(run_id=batch.run_pk, role="assistant").order_by("-pk").first()

@@ -1,8 +1,10 @@
 """The rows. Only `actions`, `store`, `rounds` and `recovery` write them (keys: `access`).
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
-       │        └────< ToolCall      the ledger: one row a call
-       └──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
+       │        ├────< ToolCall      the ledger: one row a call
+       │        └────< Interrupt     a question the run ended with, and its one answer
+       ├──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
+       └──────< ApprovalRule         "always allow this tool here", until it is taken back
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
 events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
@@ -74,6 +76,9 @@ class Run(models.Model):
     error_code = models.CharField(max_length=100, blank=True)
     turns = models.PositiveIntegerField(default=0)
     usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
+    given = models.JSONField(
+        default=dict, blank=True, help_text="What it began with besides messages: clientTools, clientResults."
+    )
     stop_requested = models.BooleanField(default=False)
     owner = models.CharField(max_length=200, blank=True, help_text="The process that runs it.")
     heartbeat_at = models.DateTimeField(null=True, blank=True)
@@ -171,6 +176,7 @@ class ToolCall(models.Model):
     name = models.CharField(max_length=200, db_index=True)
     state = models.CharField(max_length=20, choices=State.choices, default=State.PROPOSED, db_index=True)
     arguments = models.TextField(blank=True, help_text="JSON text as the model wrote it.")
+    edited_arguments = models.TextField(blank=True, help_text="JSON text a person put in its place.")
     result = models.TextField(blank=True, help_text="What the model was given.")
     error_code = models.CharField(max_length=100, blank=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
@@ -183,6 +189,72 @@ class ToolCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.state})"
+
+
+class Interrupt(models.Model):
+    """A question that only a person can settle, with which a run ended. Exactly one answer wins.
+
+    `data` is the AG-UI interrupt as it was told. `open` becomes one of the others once, by a conditional update.
+    """
+
+    class Status(models.TextChoices):
+        OPEN = "open"
+        APPROVED = "approved"
+        DENIED = "denied"
+        CANCELLED = "cancelled"
+
+    public_id = models.CharField(max_length=200)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="interrupts")
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="interrupts")
+    tool_call_id = models.CharField(max_length=200)
+    tool_name = models.CharField(max_length=200, blank=True, db_index=True)
+    data = models.JSONField(default=dict)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    status = models.CharField(max_length=20, choices=Status.choices, default=Status.OPEN, db_index=True)
+    edited_arguments = models.JSONField(null=True, blank=True)
+    reason = models.TextField(blank=True, help_text="The person's, of a denial.")
+    answered_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    answered_at = models.DateTimeField(null=True, blank=True)
+    door = models.CharField(max_length=20, blank=True, help_text="By which the answer came.")
+    resumed_by = models.ForeignKey(
+        Run,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="answers",
+        help_text="The run that took the answer up.",
+    )
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["thread", "public_id"], name="chat_interrupt_id_in_thread"),
+        )
+        indexes = (models.Index(fields=["thread", "status"], name="chat_interrupt_open"),)
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} ({self.status})"
+
+
+class ApprovalRule(models.Model):
+    """A person's standing answer for one tool in one thread. Deleting it takes it back."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="approval_rules")
+    tool_name = models.CharField(max_length=200)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["thread", "tool_name"], name="chat_rule_of_tool_in_thread"),
+        )
+
+    def __str__(self) -> str:
+        return f"always allow {self.tool_name}"
 
 
 class ApiKey(models.Model):

@@ -48,6 +48,16 @@ class NothingToRetry(Problem):
     code = "nothing_to_retry"
 
 
+class Unanswerable(Problem):
+    """An answer to a question that cannot be taken; `code` says why (`agent.approvals.check_resolutions`)."""
+
+    status = HTTPStatus.CONFLICT
+
+    def __init__(self, words: str, code: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
 class UnknownModel(Problem):
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     code = "model_not_found"

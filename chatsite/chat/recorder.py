@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from agent.events import (
     Event,
+    Interrupted,
     RunError,
     RunFinished,
     StepFinished,
@@ -32,12 +33,12 @@ from agent.events import (
     ToolCallResult,
     is_delta,
 )
-from agent.messages import Message, ToolCallPart, Usage
-from chatsite.chat import db, keeping, news, store
+from agent.messages import Message, ToolCallPart, Transcript, Usage, open_calls
+from chatsite.chat import db, keeping, news, questions, store
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.models import Run, ToolCall
-from chatsite.chat.state import RunView
+from chatsite.chat.state import InterruptView, RunView
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,10 @@ STATE_OF_ERROR: Mapping[str | None, str] = {
     "content_filter": State.SKIPPED,
     "incomplete_stream": State.SKIPPED,
     "unknown_tool": State.SKIPPED,
+    "policy_failed": State.SKIPPED,
+    "not_answered": State.SKIPPED,
+    "denied": State.DENIED,
+    "cancelled": State.CANCELLED,
     "outcome_unknown": State.UNKNOWN,
 }
 """A result's code -> its call's state; any other code is a failure."""
@@ -69,7 +74,16 @@ Hard = Terminal | ToolCallEnd | ToolCallResult
 class Recorder:
     """Writes one run's events. One writer: the run's task, and this object's own timer."""
 
-    def __init__(self, *, live: LiveRun, channel: Channel, run: Run, head: int | None) -> None:
+    def __init__(
+        self,
+        *,
+        live: LiveRun,
+        channel: Channel,
+        run: Run,
+        head: int | None,
+        waiting: Mapping[str, CallChange],
+    ) -> None:
+        """`waiting`: what the rows say of calls that earlier runs left open, by call id."""
         self.live = live
         self.channel = channel
         self.run = run
@@ -79,7 +93,9 @@ class Recorder:
         self._kept = 0
         self._held = 0  # number of the newest event that must be kept before it is told
         self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
-        self._calls: dict[str, CallChange] = {}
+        self._inserted: list[tuple[str, str]] = []  # (id, id of the one it stands before) of such results
+        self._rewritten: set[str] = set()  # ids of earlier runs' messages that this run changed
+        self._calls: dict[str, CallChange] = dict(waiting)
         self._changed_calls: dict[str, CallChange] = {}
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +119,11 @@ class Recorder:
     async def claim(self, call: ToolCallPart, arguments: Mapping[str, Any]) -> None:
         """Keep that this call's tool is about to start. Returns when that is committed."""
         change = self._calls.get(call.id) or CallChange(call.id, call.name, call.arguments, State.PROPOSED)
-        self._change(replace(change, state=State.CLAIMED, claimed_at=timezone.now()))
+        self._change(
+            replace(
+                change, state=State.CLAIMED, claimed_at=timezone.now(), edited_arguments=call.edited or ""
+            )
+        )
         await self.flush()
 
     async def flush(self) -> None:
@@ -114,6 +134,7 @@ class Recorder:
                 self._timer = None
             number, transcript = len(self.live.events), self.live.transcript
             saved, calls = list(self._unsaved), dict(self._changed_calls)
+            inserted, rewritten = list(self._inserted), set(self._rewritten)
             if number == self._kept and not calls:
                 return
             batch = Batch(
@@ -123,12 +144,18 @@ class Recorder:
                 first=self._kept + 1,
                 events=tuple(self.live.events[self._kept : number]),
                 messages=self._rows(saved),
+                inserted=tuple(
+                    zip(self._rows([id for id, _ in inserted]), (to for _, to in inserted), strict=True)
+                ),
+                rewritten=self._rows(list(rewritten)),
                 calls=tuple(calls.values()),
                 turns=self.turns,
             )
             self._head = await self._keep(batch)
             self._kept = number
             self._unsaved = self._unsaved[len(saved) :]
+            self._inserted = self._inserted[len(inserted) :]
+            self._rewritten -= rewritten
             self._changed_calls = {
                 id: change for id, change in self._changed_calls.items() if change is not calls.get(id)
             }
@@ -155,20 +182,44 @@ class Recorder:
                 if call is not None and not call.provider_executed:
                     self._change(CallChange(call.id, call.name, call.arguments, State.PROPOSED))
             case ToolCallResult():
-                self._whole(event.message_id)
+                self._place(event)
                 self._settle(event)
             case RunFinished() | RunError():
+                self._wait_for(event)
                 self._ended = _end_of(self.run, event)
 
     def _whole(self, message_id: str | None) -> None:
         if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):
             self._unsaved.append(message_id)
 
+    def _place(self, result: ToolCallResult) -> None:
+        """A result mostly ends the transcript; one of a call that somebody spoke over stands in front of that."""
+        messages = self.live.transcript.live
+        place = next((at for at, message in enumerate(messages) if message.id == result.message_id), None)
+        if place is None:
+            return  # an answered call keeps its first result
+        behind = next((message for message in messages[place + 1 :] if message.role != "tool"), None)
+        if behind is None:
+            self._unsaved.append(result.message_id)
+        else:
+            self._inserted.append((result.message_id, behind.id))
+        if (result.metadata or {}).get("editedArguments") is not None:
+            self._rewritten.add(_caller_of(self.live.transcript, result.tool_call_id))
+
+    def _wait_for(self, event: Terminal) -> None:
+        """Calls that the run leaves open wait for a person or a client."""
+        if not isinstance(event, RunFinished):
+            return
+        for call in open_calls(self.live.transcript):
+            known = self._calls.get(call.id)
+            if known is not None and known.state == State.PROPOSED:
+                self._change(replace(known, state=State.WAITING))
+
     def _settle(self, result: ToolCallResult) -> None:
         known = self._calls.get(result.tool_call_id)
-        if known is None:
-            return  # a provider's own tool, or a call of an earlier run
-        message = next(message for message in self.live.transcript.live if message.id == result.message_id)
+        message = next((each for each in self.live.transcript.live if each.id == result.message_id), None)
+        if known is None or message is None:
+            return  # a provider's own tool, or a second result
         part = message.tool_results[0]
         self._change(
             replace(
@@ -195,9 +246,10 @@ class Recorder:
 
     # -- keeping and telling ---------------------------------------------------------------------------------
 
-    def _tell(self, number: int, transcript: Any) -> None:
-        over = isinstance(self.live.events[number - 1], Terminal)
-        self.live.show(number, transcript, self._ended if over else None)
+    def _tell(self, number: int, transcript: Transcript) -> None:
+        last = self.live.events[number - 1]
+        over = isinstance(last, Terminal)
+        self.live.show(number, transcript, self._ended if over else None, _asked_by(last, self.run.public_id))
         self.channel.tell()
 
     def _keep_within(self, seconds: float) -> None:
@@ -234,8 +286,23 @@ class Recorder:
         raise AssertionError("unreachable")
 
 
+def _asked_by(event: Event, run_id: str) -> tuple[InterruptView, ...]:
+    if isinstance(event, RunFinished) and isinstance(event.outcome, Interrupted):
+        return tuple(questions.asked_view(interrupt, run_id) for interrupt in event.outcome.interrupts)
+    return ()
+
+
 def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
     return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
+
+
+def _caller_of(transcript: Transcript, call_id: str) -> str:
+    """The id of the message that holds the call."""
+    return next(
+        message.id
+        for message in reversed(transcript)
+        if any(call.id == call_id for call in message.tool_calls)
+    )
 
 
 def _end_of(run: Run, event: Terminal) -> RunView:

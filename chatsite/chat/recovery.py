@@ -15,13 +15,14 @@ import os
 import secrets
 import socket
 import time
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from functools import reduce
 
 from django.utils import timezone
 
 from agent.events import RunError, ToolCallResult
-from agent.messages import ToolCallPart, Transcript, open_calls
+from agent.messages import open_calls
 from agent.reducer import apply
 from chatsite.chat import keeping, store
 from chatsite.chat.keeping import Batch, CallChange
@@ -83,13 +84,14 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
     )
     if run is None:
         return False
-    segment = store.load_state(run.thread).segments[-1]
-    saved = set(run.messages.values_list("public_id", flat=True))
+    transcript = store.load_transcript(run.thread)
+    saved = set(run.thread.messages.values_list("public_id", flat=True))
     number = store.last_number(run.pk)
 
-    transcript = Transcript(segment.messages)
-    begun = run.tool_calls.filter(state=ToolCall.State.CLAIMED)
-    claimed = dict(begun.values_list("call_id", "claimed_at"))
+    # A call that this run began may be one that an earlier run asked for, and a person approved.
+    begun = ToolCall.objects.filter(run__thread=run.thread, state=ToolCall.State.CLAIMED)
+    claimed = {row.call_id: row for row in begun}
+    left = {call.id: call for call in open_calls(transcript)}
     results = [
         ToolCallResult(
             message_id=new_public_id(),
@@ -97,10 +99,13 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             content=json.dumps({"error": UNKNOWN if call.id in claimed else NEVER_RAN}),
             error="outcome_unknown" if call.id in claimed else "aborted",
         )
-        for call in open_calls(transcript)
+        for call in left.values()
     ]
     whole = reduce(apply, results, transcript)
-    calls = {call.id: call for message in whole for call in message.tool_calls}
+    calls = {
+        call.id: CallChange(call.id, call.name, call.arguments, ToolCall.State.PROPOSED)
+        for call in left.values()
+    } | keeping.known_calls(run.thread_id, left)
     keeping.keep(
         Batch(
             run_pk=run.pk,
@@ -109,23 +114,17 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             first=number + 1,
             events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
-            calls=tuple(
-                _closed(calls[result.tool_call_id], result, claimed.get(result.tool_call_id))
-                for result in results
-            ),
+            calls=tuple(_closed(calls[result.tool_call_id], result) for result in results),
             turns=run.turns,
         )
     )
     return True
 
 
-def _closed(call: ToolCallPart, result: ToolCallResult, claimed_at: datetime | None) -> CallChange:
-    return CallChange(
-        call_id=call.id,
-        name=call.name,
-        arguments=call.arguments,
+def _closed(call: CallChange, result: ToolCallResult) -> CallChange:
+    return replace(
+        call,
         state=ToolCall.State.UNKNOWN if result.error == "outcome_unknown" else ToolCall.State.CANCELLED,
-        claimed_at=claimed_at,
         result=str(result.content),
         error_code=result.error or "",
         finished_at=timezone.now(),

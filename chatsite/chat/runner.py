@@ -12,21 +12,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
 
-from agent import AbortSignal, RunContext, run_agent
+from agent import AbortSignal, RunContext, ToolSpec, run_agent
+from agent.approvals import Resolution
+from agent.closing import calls_left
 from agent.errors import AgentError
 from agent.events import RunError, RunStarted
-from agent.messages import Message, Transcript
-from chatsite.chat import db, recovery, store
+from agent.messages import Message, ToolResultPart, Transcript
+from agent.wire.parts import load_parts
+from chatsite.chat import db, keeping, policy, questions, recovery, store
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
-from chatsite.chat.models import Run, Thread
+from chatsite.chat.keeping import CallChange
+from chatsite.chat.models import Run
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
 from chatsite.chat.state import ThreadState
@@ -96,57 +101,103 @@ async def _work(work: Running, begun: Begun, user: Any) -> None:
 
 async def _record_run(work: Running, begun: Begun, user: Any) -> None:
     run, thread = begun.run, begun.thread
-    before, asked = await _opening_of(begun)
-    earlier = store.transcript_of(before)
+    opening = await _opening_of(begun)
+    earlier = store.transcript_of(opening.before)
     live = LiveRun(
-        run_pk=run.pk, view=store.view_of(run), base=before, transcript=Transcript(earlier.messages + asked)
+        run_pk=run.pk,
+        view=store.view_of(run),
+        base=opening.before,
+        transcript=Transcript(earlier.messages + opening.asked),
     )
-    recorder = Recorder(live=live, channel=work.channel, run=run, head=thread.head_id)
+    recorder = Recorder(
+        live=live, channel=work.channel, run=run, head=thread.head_id, waiting=opening.waiting
+    )
     work.channel.live = live
     work.channel.tell()
     try:
-        await _say_all(work, run, thread, recorder, earlier, asked, user)
+        await _say_all(work, begun, recorder, earlier, opening, user)
     finally:
         await recorder.close()
 
 
 async def _say_all(
-    work: Running,
-    run: Run,
-    thread: Thread,
-    recorder: Recorder,
-    earlier: Transcript,
-    asked: tuple[Message, ...],
-    user: Any,
+    work: Running, begun: Begun, recorder: Recorder, earlier: Transcript, opening: Opening, user: Any
 ) -> None:
+    run, thread = begun.run, begun.thread
     ctx = RunContext(
         thread_id=thread.public_id,
         run_id=run.public_id,
+        parent_run_id=opening.parent_id,
         user=user,
         abort=work.abort,
         on_claim=recorder.claim,
+        policy=policy.of_thread(user, opening.before.always_allowed),
     )
     try:
-        agent = await agents().agent_for(run.model)
+        agent = await agents().agent_for(run.model, opening.client_tools)
     except (AgentError, Problem) as error:
-        await recorder.record(RunStarted(thread_id=thread.public_id, run_id=run.public_id, input=asked))
+        started = RunStarted(
+            thread_id=ctx.thread_id, run_id=ctx.run_id, parent_run_id=ctx.parent_run_id, input=opening.asked
+        )
+        await recorder.record(started)
         await recorder.record(RunError(message=str(error), code=error.code))
         return
-    async with aclosing(run_agent(agent, earlier, ctx, input=asked)) as events:
+    told = run_agent(
+        agent,
+        earlier,
+        ctx,
+        input=opening.asked,
+        resolutions=opening.resolutions,
+        client_results=opening.client_results,
+    )
+    async with aclosing(told) as events:
         async for event in events:
             await recorder.record(event)
 
 
-async def _opening_of(begun: Begun) -> tuple[ThreadState, tuple[Message, ...]]:
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a run begins with.
+
+    `before` is what stood in its thread, `asked` the user messages it answers, `waiting` the ledger's rows of calls
+    that were left open, `resolutions` and `client_results` what has been answered about those.
+    """
+
+    before: ThreadState
+    asked: tuple[Message, ...] = ()
+    parent_id: str | None = None
+    client_tools: tuple[ToolSpec, ...] = ()
+    waiting: Mapping[str, CallChange] = field(default_factory=dict)
+    resolutions: tuple[Resolution, ...] = ()
+    client_results: tuple[ToolResultPart, ...] = ()
+
+
+async def _opening_of(begun: Begun) -> Opening:
     if begun.first is None:
         return await db.read(_opening, begun.run.pk)
-    return ThreadState(begun.thread.public_id, begun.thread.title), (begun.first,)
+    return Opening(
+        ThreadState(begun.thread.public_id, begun.thread.title),
+        (begun.first,),
+        client_tools=_client_tools(begun.run),
+    )
 
 
-def _opening(run_pk: int) -> tuple[ThreadState, tuple[Message, ...]]:
-    """What stood in the run's thread before, and the user messages this run answers."""
-    run = Run.objects.select_related("thread").get(pk=run_pk)
+def _opening(run_pk: int) -> Opening:
+    run = Run.objects.select_related("thread", "parent").get(pk=run_pk)
     state = store.load_state(run.thread)
-    last = state.segments[-1]
-    before = ThreadState(state.thread_id, state.title, state.segments[:-1])
-    return before, last.messages
+    before = replace(state, segments=state.segments[:-1], cursor="")
+    open_ids = [call.id for call in calls_left(store.transcript_of(before))[0]]
+    answered = run.thread.interrupts.filter(tool_call_id__in=open_ids).exclude(status="open")
+    return Opening(
+        before=before,
+        asked=state.segments[-1].messages,
+        parent_id=run.parent.public_id if run.parent else None,
+        client_tools=_client_tools(run),
+        waiting=keeping.known_calls(run.thread_id, open_ids),
+        resolutions=tuple(map(questions.resolution_of, answered)),
+        client_results=tuple(load_parts(run.given.get("clientResults", ()))),
+    )
+
+
+def _client_tools(run: Run) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(**spec) for spec in run.given.get("clientTools", ()))

@@ -1,6 +1,7 @@
 """What a reader of a thread sees, as values: the page, the stream and the API render this and nothing else.
 
-    ThreadState            thread, cursor, segments
+    ThreadState            thread, cursor, segments, questions, standing rules
+      InterruptView        a question to a person, open or answered
       Segment              one run and the messages it holds, in order: the user's first, if it brought one
         RunView            how the run stands or ended
         Message...         `agent.messages`
@@ -10,7 +11,9 @@ A cursor is `<run id>:<number of the last event seen>`, or "" before the first r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent.messages import Message, Usage
 
@@ -45,14 +48,51 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptView:
+    """A question to a person about one call, and the answer once there is one.
+
+    `status` is one of open, approved, denied, cancelled. `input` are the arguments as the model wrote them,
+    `schema` the tool's JSON Schema for them, `edited` what the person put in their place. Times are ISO 8601.
+    """
+
+    id: str
+    run_id: str
+    tool_call_id: str
+    tool_name: str
+    message: str = ""
+    input: Any = None
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: str | None = None
+    status: str = "open"
+    edited: Mapping[str, Any] | None = None
+    reason: str = ""
+    answered_by: str = ""
+    answered_at: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.status == "open"
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadState:
-    """`older` is True when the thread has segments before the first one here."""
+    """`older` is True when the thread has segments before the first one here.
+
+    `interrupts` are those of the runs here, in the order in which they were asked; `always_allowed` the tools that a
+    standing rule of this thread allows.
+    """
 
     thread_id: str
     title: str = ""
     segments: tuple[Segment, ...] = field(default_factory=tuple)
     cursor: str = ""
     older: bool = False
+    interrupts: tuple[InterruptView, ...] = ()
+    always_allowed: tuple[str, ...] = ()
+
+    @property
+    def open_interrupts(self) -> tuple[InterruptView, ...]:
+        return tuple(interrupt for interrupt in self.interrupts if interrupt.open)
 
     @property
     def active_run(self) -> RunView | None:

@@ -23,7 +23,7 @@ from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
 from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import models
+from chatsite.chat import models, questions
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.state import RunView, Segment, ThreadState
 
@@ -90,7 +90,14 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
             segments.append(Segment(view_of(run), tuple(map(message_of, messages))))
     if not cursor and last is not None:
         cursor = str(Cursor(last.public_id, last_number(last.pk)))
-    return ThreadState(thread.public_id, thread.title, tuple(segments), cursor)
+    return ThreadState(
+        thread.public_id,
+        thread.title,
+        tuple(segments),
+        cursor,
+        interrupts=questions.views_for(runs[pk] for pk, _ in groups if pk in runs),
+        always_allowed=tuple(sorted(thread.approval_rules.values_list("tool_name", flat=True))),
+    )
 
 
 def load_transcript(thread: Thread) -> Transcript:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import uuid4
 
 from pydantic import Field
 
@@ -29,4 +30,10 @@ def get_clothing_advice(
     return {"recommendation": advice}
 
 
-EXAMPLES = (get_weather, get_clothing_advice)
+@tool(needs_approval=True)
+def send_email(to: str, subject: str, body: str) -> dict[str, str]:
+    """Example that sends nothing: send an email. A person approves it first."""
+    return {"status": "sent", "to": to, "id": uuid4().hex}
+
+
+EXAMPLES = (get_weather, get_clothing_advice, send_email)
