@@ -21,12 +21,17 @@ The rooms:
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
+                  guard      what middlewares may make of a run's events
     what waits    loop       run_agent                   tool_calls  the calls of one turn
+                  endings    its terminal event          model_turns one turn
                   context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
+    hooks         middleware Middleware, its decisions   stack       several of them, composed
+    middlewares/  ready ones, one file each
     providers/    something that streams one turn: base (the contract), http, scripted (plays what it is told)
     wire/         codecs: protocol <-> our values, no I/O
 """
 
+from agent.agents import Agent
 from agent.approvals import Resolution, check_resolutions, resolution_of
 from agent.closing import close_old_calls
 from agent.context import AbortSignal, Policy, RunContext, Verdict
@@ -36,8 +41,19 @@ from agent.errors import (
     ProviderError,
     ToolError,
 )
-from agent.loop import Agent, AgentRun, run_agent
+from agent.loop import AgentRun, run_agent
 from agent.messages import Message, Transcript, user_message
+from agent.middleware import (
+    Abort,
+    Middleware,
+    MiddlewareContext,
+    Skip,
+    ToolCall,
+    Transform,
+    TurnConfig,
+    TurnUsage,
+)
+from agent.prices import Price, price_table
 from agent.providers.base import Provider, ToolSpec, TurnRequest
 from agent.reducer import apply
 from agent.steps import next_step
@@ -58,6 +74,7 @@ from agent.tools import Tool, ToolContext, ToolRegistry, tool, with_client_tools
 
 __all__ = [
     "DEFAULT_STRATEGY",
+    "Abort",
     "AbortSignal",
     "Agent",
     "AgentError",
@@ -65,19 +82,27 @@ __all__ = [
     "InvalidRequest",
     "LoopState",
     "Message",
+    "Middleware",
+    "MiddlewareContext",
     "Policy",
+    "Price",
     "Provider",
     "ProviderError",
     "Resolution",
     "RunContext",
+    "Skip",
     "Strategy",
     "Tool",
+    "ToolCall",
     "ToolContext",
     "ToolError",
     "ToolRegistry",
     "ToolSpec",
     "Transcript",
+    "Transform",
+    "TurnConfig",
     "TurnRequest",
+    "TurnUsage",
     "Verdict",
     "apply",
     "check_resolutions",
@@ -90,6 +115,7 @@ __all__ = [
     "max_tool_calls",
     "next_step",
     "no_repeated_calls",
+    "price_table",
     "resolution_of",
     "run_agent",
     "tool",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class AbortSignal:
     def __init__(self) -> None:
         self._aborted = False
         self._waits: set[_Wait] = set()
+        self._children: weakref.WeakSet[AbortSignal] = weakref.WeakSet()
         self.reason = ""
 
     @property
@@ -59,6 +61,16 @@ class AbortSignal:
         self._aborted = True
         for wait in tuple(self._waits):
             wait.end_soon()
+        for child in tuple(self._children):
+            child.abort(reason)
+
+    def child(self) -> AbortSignal:
+        """A signal that is given with this one, and may be given alone."""
+        child = AbortSignal()
+        self._children.add(child)
+        if self._aborted:
+            child.abort(self.reason)
+        return child
 
     def interrupts(self) -> _Wait:
         """`with signal.interrupts(): await ...` raises Aborted when the signal is, or was, given."""

@@ -26,8 +26,9 @@ class Tally:
         self._calls_of_turn = 0
         self._usage: dict[str, Usage] = {}
 
-    def begin_turn(self) -> int:
+    def begin_turn(self, model: str) -> int:
         self.turns += 1
+        self.model = model
         return self.turns
 
     def end_turn(self, end: TurnEnd | None, finish_reason: FinishReason | None, calls: int) -> None:
@@ -38,8 +39,14 @@ class Tally:
             return
         self.model = end.model or self.model
         self._usage[self.model] = self._usage.get(self.model, Usage()) + end.usage
-        if self._cost is not None:
-            self._spent += self._cost(self.model, end.usage)
+
+    def charge(self, usage: Usage) -> float | None:
+        """What that usage of the last turn's model cost; None when the agent knows no prices."""
+        if self._cost is None:
+            return None
+        cost = self._cost(self.model, usage)
+        self._spent += cost
+        return cost
 
     @property
     def usage(self) -> tuple[ModelUsage, ...]:

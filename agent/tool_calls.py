@@ -6,9 +6,11 @@ Rule 2: nothing a tool does ends anything but its own call. What the model shoul
 Rule 3: whoever leaves early (stop, closed reader) leaves nothing behind that runs, but for a thread or a task
 that does not listen: its late result goes nowhere.
 
-    prepare    find the tool, read the arguments        unknown_tool, invalid_arguments
+    prepare    find the tool, read the arguments, ask   unknown_tool, invalid_arguments, or what a middleware
+               the middlewares                          gives instead
     execute    claim, then attempt after attempt        the tool's code, tool_error, timeout, internal_error
-    finalize   the value as the model reads it          internal_error when it cannot be said in JSON
+    finalize   the value as the model reads it, then    internal_error when it cannot be said in JSON
+               as the middlewares leave it
 
 What a raised exception tells the model:
 
@@ -28,18 +30,19 @@ import inspect
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from agent.context import Aborted, RunContext
 from agent.errors import AgentError, ToolError
 from agent.events import Custom, ToolCallResult
 from agent.messages import ToolCallPart, ToolResultPart
+from agent.middleware import MiddlewareFailed, Skip, ToolCall, Transform
 from agent.results import content_of, cut_to, error_result
 from agent.text import storable
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry, parse
-from agent.wire.jsontext import plain
+from agent.wire.jsontext import dump, plain
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +72,36 @@ WORDED = frozenset(
 _left_behind: set[asyncio.Task[None]] = set()
 
 
+class ToolHooks(Protocol):
+    """What has a say in a call: the run's middlewares."""
+
+    async def on_before_tool_call(self, call: ToolCall) -> Transform | Skip | None: ...
+    async def on_after_tool_call(self, call: ToolCall, result: ToolResultPart) -> ToolResultPart: ...
+
+
+class _NoHooks:
+    async def on_before_tool_call(self, call: ToolCall) -> None:
+        return None
+
+    async def on_after_tool_call(self, call: ToolCall, result: ToolResultPart) -> ToolResultPart:
+        return result
+
+
+NO_HOOKS: ToolHooks = _NoHooks()
+
+
 async def run_calls(
-    calls: Sequence[ToolCallPart | ToolResultPart], tools: ToolRegistry, ctx: RunContext
+    calls: Sequence[ToolCallPart | ToolResultPart],
+    tools: ToolRegistry,
+    ctx: RunContext,
+    hooks: ToolHooks = NO_HOOKS,
 ) -> AsyncGenerator[Custom | ToolCallResult, None]:
     """A result among the calls stands in the place of one that does not run.
 
     When the run is stopped, it tells the results that are left and raises Aborted.
     """
     news: asyncio.Queue[Custom | None] = asyncio.Queue()
-    slots = [_Slot.of(call, tools, ctx, news) for call in calls]
+    slots = [_Slot.of(call, tools, ctx, hooks, news) for call in calls]
     told = 0
     try:
         for wave in _waves(slots):
@@ -133,10 +157,16 @@ async def _stop(slots: Sequence[_Slot]) -> None:
 
 
 class _Slot:
-    """One call of the turn, and what became of it."""
+    """One call of the turn, and what became of it. `given` is the result of one that does not run."""
 
     def __init__(
-        self, call: ToolCallPart, tool: Tool | None, ctx: RunContext, news: asyncio.Queue[Custom | None]
+        self,
+        call: ToolCallPart,
+        tool: Tool | None,
+        ctx: RunContext,
+        hooks: ToolHooks,
+        news: asyncio.Queue[Custom | None],
+        given: ToolResultPart | None = None,
     ):
         self.call = call
         self.tool = tool
@@ -146,7 +176,9 @@ class _Slot:
         self.result: ToolCallResult | None = None
         self.claimed = False
         self.muted = False
+        self._hooks = hooks
         self._news = news
+        self._given = given
         self._loop = asyncio.get_running_loop()
 
     @classmethod
@@ -155,12 +187,13 @@ class _Slot:
         call: ToolCallPart | ToolResultPart,
         tools: ToolRegistry,
         ctx: RunContext,
+        hooks: ToolHooks,
         news: asyncio.Queue[Custom | None],
     ) -> _Slot:
         if isinstance(call, ToolCallPart):
-            return cls(call, tools.get(call.name), ctx, news)
-        slot = cls(ToolCallPart(call.tool_call_id, ""), None, ctx, news)
-        slot.result = result_event(call, ctx)
+            return cls(call, tools.get(call.name), ctx, hooks, news)
+        slot = cls(ToolCallPart(call.tool_call_id, ""), None, ctx, hooks, news, call)
+        slot.result = None if hooks is not NO_HOOKS else result_event(call, ctx)
         return slot
 
     def start(self) -> None:
@@ -169,32 +202,59 @@ class _Slot:
 
     async def _work(self) -> None:
         try:
-            done = await self._run()
+            done = await self._finished(await self._run())
         except asyncio.CancelledError:
             if self.muted:
                 raise
             # Nobody stopped us: the tool cancelled itself.
             log.exception("tool %s: cancelled itself", self.call.name)
             done = _Done(error_result(self.call.id, "internal_error", BROKEN))
+        except (Aborted, MiddlewareFailed):
+            return  # the run ends, and says so of every call that has no result
         if not self.muted or done.result.error is None:
-            self.result = result_event(done.result, self.ctx, done.full, self.call.edited)
+            self.result = result_event(done.result, self.ctx, done.full, self.call.edited, done.transformed)
         self.muted = True
         self._news.put_nowait(None)
 
+    async def _finished(self, done: _Done) -> _Done:
+        call = ToolCall(self.call, self.tool, done.arguments, self.claimed)
+        try:
+            return replace(done, result=await self._hooks.on_after_tool_call(call, done.result))
+        except (Aborted, MiddlewareFailed):
+            if self.claimed:
+                return done  # what happened has happened
+            raise
+
     async def _run(self) -> _Done:
         call, tool = self.call, self.tool
+        if self._given is not None:
+            return _Done(self._given)
         if tool is None or tool.execute is None:
             return _Done(error_result(call.id, "unknown_tool", f"There is no tool {call.name[:64]!r}."))
+        text, transformed = call.used_arguments, None
         try:
-            arguments = tool.read(call.used_arguments)
+            arguments = tool.read(text)
+            match await self._hooks.on_before_tool_call(ToolCall(call, tool, arguments)):
+                case Skip(result, error):
+                    return replace(self._skipped(result, error), arguments=arguments)
+                case Transform(instead):
+                    text = transformed = dump(plain(instead))
+                    arguments = tool.read(text)
             if self.ctx.on_claim is not None:
-                await self.ctx.on_claim(call, _as_object(parse(tool.json_text(call.used_arguments))))
+                await self.ctx.on_claim(call, _as_object(parse(tool.json_text(text))))
         except InvalidArguments as error:
-            return _Done(error_result(call.id, error.code, str(error)))
+            return _Done(error_result(call.id, error.code, str(error)), transformed=transformed)
+        except (Aborted, MiddlewareFailed):
+            raise
         except Exception as error:
-            return _Done(_failure(call, error, None))
+            return _Done(_failure(call, error, None), transformed=transformed)
         self.claimed = True
-        return await self._execute(tool, arguments)
+        return replace(await self._execute(tool, arguments), arguments=arguments, transformed=transformed)
+
+    def _skipped(self, result: Any, error: str | None) -> _Done:
+        if error is not None:
+            return _Done(error_result(self.call.id, error, str(result)))
+        return _Done(ToolResultPart(self.call.id, content_of(result)))
 
     async def _execute(self, tool: Tool, arguments: Mapping[str, Any]) -> _Done:
         started = self.ctx.clock()
@@ -260,16 +320,24 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
+    """`transformed` is the JSON text of the arguments that a middleware put in the place of the call's."""
+
     result: ToolResultPart
     full: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    transformed: str | None = None
 
 
 def result_event(
-    result: ToolResultPart, ctx: RunContext, full: str | None = None, edited: str | None = None
+    result: ToolResultPart,
+    ctx: RunContext,
+    full: str | None = None,
+    edited: str | None = None,
+    transformed: str | None = None,
 ) -> ToolCallResult:
     """`metadata["full"]` is the whole text of a result of which the model gets a part, `editedArguments` what a
-    person made of the call's arguments."""
-    metadata = {"full": full, "editedArguments": edited}
+    person made of the call's arguments, `transformedArguments` what a middleware did."""
+    metadata = {"full": full, "editedArguments": edited, "transformedArguments": transformed}
     return ToolCallResult(
         message_id=ctx.new_id(),
         tool_call_id=result.tool_call_id,

@@ -14,10 +14,21 @@ import statistics
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from agent import Agent, AgentRun, RunContext, Transcript, apply, tool, user_message
+from agent import (
+    Agent,
+    AgentRun,
+    Middleware,
+    MiddlewareContext,
+    RunContext,
+    Transcript,
+    apply,
+    tool,
+    user_message,
+)
 from agent.events import (
     Event,
     TextMessageContent,
@@ -31,16 +42,25 @@ from agent.events import (
 )
 from agent.messages import Message, TextPart
 from agent.providers.base import TurnRequest
+from agent.providers.scripted import ScriptedProvider
+from agent.providers.scripted import Turn as ScriptedTurn
 
 DELTAS = 50_000
 ARGUMENTS = '{"text": "' + "x" * 250_000 + '"}'
 PIECE = 16
 HISTORY = 5_000
+RUNS = 1_000
 
 
 @tool
 async def keep(text: str) -> str:
     return str(len(text))
+
+
+@tool
+async def slow() -> str:
+    await asyncio.sleep(0.2)
+    return "done"
 
 
 class Memory:
@@ -84,12 +104,25 @@ def history(length: int) -> Transcript:
 Script = Callable[[str], list[TurnEvent | TurnEnd]]
 
 
-def through_loop(transcript: Transcript, *scripts: Script) -> float:
+class Nothing(Middleware):
+    """No hook is overridden, so none is called."""
+
+
+class Looks(Middleware):
+    """Sees every event and leaves it as it is."""
+
+    def on_event(self, ctx: MiddlewareContext, event: Event) -> Event:
+        return event
+
+
+def through_loop(
+    transcript: Transcript, *scripts: Script, middleware: Sequence[type[Middleware]] = ()
+) -> float:
     # A run asks for the id of a turn's message, then for one a result: here there is one call a turn.
     turns = [script(f"id{2 * number}") for number, script in enumerate(scripts)]
     ids = itertools.count()
     ctx = RunContext(thread_id="t", run_id="r", new_id=lambda: f"id{next(ids)}")
-    run = AgentRun(Agent(Memory(*turns), "m", [keep]), transcript, ctx)
+    run = AgentRun(Agent(Memory(*turns), "m", [keep], middleware=middleware), transcript, ctx)
 
     async def drive() -> float:
         began = time.perf_counter()
@@ -100,6 +133,44 @@ def through_loop(transcript: Transcript, *scripts: Script) -> float:
     took = asyncio.run(drive())
     assert run.transcript[-1].finish_reason == "stop"
     return took
+
+
+def four_slow_tools() -> float:
+    """Four calls of 200 ms in one turn, side by side."""
+    calls = [(f"c{number}", "slow", {}) for number in range(4)]
+    provider = ScriptedProvider(ScriptedTurn(calls=calls), ScriptedTurn("Done."))
+    run = AgentRun(Agent(provider, "m", [slow]), Transcript(), RunContext(thread_id="t", run_id="r"))
+
+    async def drive() -> float:
+        began = time.perf_counter()
+        async for _ in run.events([user_message("u", "go")]):
+            pass
+        return time.perf_counter() - began
+
+    return asyncio.run(drive())
+
+
+def many_runs() -> float:
+    """A thousand runs at once, each held in the middle of its answer: what they take is the peak."""
+
+    async def drive() -> float:
+        began, gate = time.perf_counter(), asyncio.Event()
+        held = [asyncio.Event() for _ in range(RUNS)]
+
+        async def one(number: int) -> None:
+            turn = ScriptedTurn("word " * 100, gate=gate, held=held[number])
+            ctx = RunContext(thread_id=f"t{number}", run_id=f"r{number}")
+            run = AgentRun(Agent(ScriptedProvider(turn), "m", [keep]), Transcript(), ctx)
+            async for _ in run.events([user_message("u", "go")]):
+                pass
+
+        tasks = [asyncio.create_task(one(number)) for number in range(RUNS)]
+        await asyncio.gather(*(each.wait() for each in held))
+        gate.set()
+        await asyncio.gather(*tasks)
+        return time.perf_counter() - began
+
+    return asyncio.run(drive())
 
 
 def through_reducer(transcript: Transcript) -> float:
@@ -150,6 +221,16 @@ CASES = [
         per_second,
         "as empty",
     ),
+    *(
+        Case(
+            f"loop and reducer, {count} middlewares that {does}",
+            partial(through_loop, Transcript(), text_turn, middleware=[made] * count),
+            per_second,
+            goal,
+        )
+        for made, does, goal in ((Nothing, "do nothing", ">= 50 k"), (Looks, "see each event", ""))
+        for count in (3, 10)
+    ),
     Case("250 KB of arguments, reducer", arguments_through_reducer, duration, "< 500 ms"),
     Case(
         "250 KB of arguments, loop, tool run, next turn",
@@ -157,6 +238,8 @@ CASES = [
         duration,
         "< 500 ms",
     ),
+    Case("4 tools of 200 ms in one turn", four_slow_tools, duration, "about 200 ms"),
+    Case(f"{RUNS:,} runs at once", many_runs, duration),
 ]
 
 

@@ -45,11 +45,13 @@ __all__ = [
     "ResumeAnswer",
     "RunInput",
     "decode_event",
+    "decode_interrupt",
     "decode_messages",
     "decode_run_input",
     "dump_parts",
     "encode_event",
     "encode_event_json",
+    "encode_interrupt",
     "encode_message",
     "encode_messages",
     "encode_ui_messages",
@@ -163,7 +165,7 @@ def _encode_outcome(outcome: events.Outcome) -> Json:
         case events.Success(pending_tool_call_ids=pending):
             return {"type": "success"} | ({"pendingToolCallIds": list(pending)} if pending else {})
         case events.Interrupted(interrupts=interrupts):
-            return {"type": "interrupt", "interrupts": [_encode_interrupt(each) for each in interrupts]}
+            return {"type": "interrupt", "interrupts": [encode_interrupt(each) for each in interrupts]}
         case events.Cancelled():
             return {"type": "cancelled"}
 
@@ -171,17 +173,17 @@ def _encode_outcome(outcome: events.Outcome) -> Json:
 def _decode_outcome(wire: Mapping[str, Any]) -> events.Outcome:
     match wire.get("type", "success"):
         case "interrupt":
-            return events.Interrupted(tuple(_decode_interrupt(each) for each in wire["interrupts"]))
+            return events.Interrupted(tuple(decode_interrupt(each) for each in wire["interrupts"]))
         case "cancelled":
             return events.Cancelled()
     return events.Success(tuple(wire.get("pendingToolCallIds") or ()))
 
 
-def _encode_interrupt(interrupt: events.Interrupt) -> Json:
+def encode_interrupt(interrupt: events.Interrupt) -> Json:
     return without_none(**{wire: getattr(interrupt, name) for name, wire in _INTERRUPT.items()})
 
 
-def _decode_interrupt(wire: Mapping[str, Any]) -> events.Interrupt:
+def decode_interrupt(wire: Mapping[str, Any]) -> events.Interrupt:
     values: Json = {name: wire.get(wire_name) for name, wire_name in _INTERRUPT.items()}
     return events.Interrupt(**values)
 
