@@ -120,7 +120,7 @@ def _run_input(asked: Asked) -> RunInput:
     try:
         return decode_run_input(body, max_text=setting("CHAT_MESSAGE_MAX_CHARS"))
     except InvalidRequest as error:
-        raise Refused(422, error.code, str(error)) from None
+        raise Refused(413 if error.code == "too_large" else 422, error.code, str(error)) from None
 
 
 async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run | None]:
@@ -256,5 +256,5 @@ def error_body(code: str, message: str) -> dict[str, Any]:
 def too_large() -> Reply:
     words = f"The body is larger than {MAX_BODY // 1024 // 1024} MB, which is the most taken here."
     return json_reply(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_long", words), {"Connection": "close"}
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_large", words), {"Connection": "close"}
     )
