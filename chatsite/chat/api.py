@@ -22,17 +22,20 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from django.db import DatabaseError
+
 from agent.errors import InvalidRequest
 from agent.wire.agui import RunInput, decode_run_input, encode_event_json, encode_ui_messages
 from agent.wire.sse import encode_sse
 from chatsite.chat import actions, commands, db, eventlog, news, runner, store
+from chatsite.chat.access import Credential
 from chatsite.chat.commands import Done, Retry, Send
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
-from chatsite.chat.problems import Busy, Invalid, Missing, Problem
+from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
-from chatsite.chat.stream import ALIVE
 from chatsite.chat.stream import HEADERS as STREAM_HEADERS
+from chatsite.chat.stream import Frames, Recheck, guarded
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Asked:
     headers: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes
+    credential: Credential
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,10 @@ async def answer(user: Any, asked: Asked) -> Reply:
     except Refused as refused:
         return json_reply(refused.status, error_body(refused.code, str(refused)), refused.headers)
     except Problem as problem:
-        return json_reply(problem.status, error_body(problem.code, str(problem)))
+        return refusal(problem)
+    except DatabaseError as error:
+        log.warning("the database could not be used: %s", error)
+        return refusal(NotStored())
 
 
 # -- POST ----------------------------------------------------------------------------------------------------
@@ -106,7 +113,10 @@ async def _run(user: Any, asked: Asked) -> Reply:
     after = store.parse_cursor(asked.headers.get("last-event-id", ""))
     number = after.number if after is not None and after.run_id == run.public_id else 0
     stays = wanted.forwarded_props.get("onDisconnect") == "continue"
-    return Reply(200, _events_of(thread, run, number, stays=stays), STREAM_HEADERS)
+    frames = guarded(
+        _events_of(thread, run, number, stays=stays), Recheck(asked.credential, thread.public_id)
+    )
+    return Reply(200, frames, STREAM_HEADERS)
 
 
 def _run_input(asked: Asked) -> RunInput:
@@ -142,8 +152,11 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
         try:
-            return await commands.begin_thread(
-                user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+            return _own(
+                await commands.begin_thread(
+                    user, send, door=DOOR, public_id=wanted.thread_id, run_id=wanted.run_id, message=message
+                ),
+                wanted,
             )
         except Missing:
             # It is there by now: another request of the user's came first, or it is somebody else's.
@@ -154,13 +167,17 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
     done = await commands.perform(
         user, thread.public_id, send, door=DOOR, run_id=wanted.run_id, message=message
     )
+    return _own(done, wanted)
+
+
+def _own(done: Done, wanted: RunInput) -> Done:
+    """The same message came several times at once under different run ids: the first one has it."""
     if done.run is not None and done.run.public_id != wanted.run_id:
-        # The same message came twice at once under two run ids: the first one has it.
         raise Busy()
     return done
 
 
-async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> AsyncIterator[bytes]:
+async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> Frames:
     channel = eventlog.channel_of(thread.pk)
     finished = False
     try:
@@ -174,7 +191,7 @@ async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> As
                         )
                         for number, event in heard.events
                     )
-                    or ALIVE
+                    or None
                 )
         finished = True
     finally:
@@ -188,10 +205,14 @@ _leaving: set[asyncio.Task[None]] = set()
 
 async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> None:
     await asyncio.sleep(GRACE)
-    if channel.readers == 0 and not runner.stop(run.pk, "the client went away"):
-        # It runs in another process, if it runs.
+    if channel.readers > 0 or runner.stop(run.pk, "the client went away"):
+        return
+    # It runs in another process, if it runs.
+    try:
         await db.write(actions.request_stop, thread=thread)
-        news.stop_run(run.pk)
+    except DatabaseError as error:
+        log.warning("run %s: nobody reads it, and it could not be stopped: %s", run.public_id, error)
+    news.stop_run(run.pk)
 
 
 # -- GET -----------------------------------------------------------------------------------------------------
@@ -230,7 +251,7 @@ def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[l
         messages = messages[: places[0]]
     if limit is None:
         return messages, False
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= 10_000):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 5 and 0 < int(limit) <= 10_000):
         raise Invalid("limit: must be a whole number from 1 to 10000.")
     return messages[-int(limit) :], len(messages) > int(limit)
 
@@ -238,6 +259,10 @@ def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[l
 def _times_of(thread_pk: int) -> dict[str, str]:
     rows = Message.objects.filter(thread_id=thread_pk).values_list("public_id", "created_at")
     return {public_id: created_at.isoformat() for public_id, created_at in rows}
+
+
+def refusal(problem: Problem) -> Reply:
+    return json_reply(problem.status, error_body(problem.code, str(problem)))
 
 
 def json_reply(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
