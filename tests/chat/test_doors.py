@@ -335,21 +335,6 @@ async def test_an_open_socket_ends_when_its_key_is_revoked_and_takes_no_command(
     assert await db.read(Run.objects.count) == 1
 
 
-async def test_an_open_page_holds_no_thread_and_no_connection(person, page, plays, settled):
-    import threading
-
-    plays(Turn("Hi."))
-    done = await begin(person)
-    await settled()
-    url = f"/threads/{done.thread.public_id}/events?format=html"
-    open_streams = [await page.get(url)]
-    before = threading.active_count()
-    open_streams += [await page.get(url) for _ in range(20)]
-    assert threading.active_count() <= before + 4  # the readers' own
-    for response in open_streams:
-        response.close()
-
-
 # -- numbers and names that only a program would send --------------------------------------------------------
 
 

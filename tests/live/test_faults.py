@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -212,3 +213,27 @@ def test_a_page_that_waits_on_a_killed_server_is_told_when_it_is_back(tmp_path, 
         assert end["type"] == "RUN_ERROR"
         assert end["code"] == "lost"
         wait_until(server.healthy, "health")
+
+
+def open_databases(server: Server) -> int:
+    """How often the server's process has its database file open."""
+    assert server.process is not None
+    files = Path(f"/proc/{server.process.pid}/fd")
+    return sum("db.sqlite3" in str(file.readlink()) for file in files.iterdir() if file.is_symlink())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in Linux's /proc")
+@pytest.mark.parametrize("kind", SERVERS)
+def test_an_open_page_holds_no_connection_to_the_database(kind: str, tmp_path, standin: StandIn):
+    thread = new_id()
+    with chatting(tmp_path, standin, kind) as (server, api):
+        api.run("Hello", thread)
+        url = f"/threads/{thread}/events?format=html"
+        with ExitStack() as pages, server.client(api.person) as client:
+            with client.stream("GET", url) as first:
+                next(first.iter_bytes())
+            before = open_databases(server)
+            for _ in range(30):
+                page = pages.enter_context(client.stream("GET", url))
+                next(page.iter_bytes())
+            assert open_databases(server) <= before + 3 * 4  # the readers' own: file, log and index of each
