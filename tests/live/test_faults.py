@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ import websockets
 
 from tests.live.api import Api, events_in, new_id, said_by, text_of
 from tests.live.conftest import BOTH, endpoints
-from tests.server import Server
+from tests.server import SESSION_COOKIE, Server
 from tests.site.processes import wait_until
 from tests.standin import Say, StandIn
 
@@ -228,12 +229,19 @@ def test_an_open_page_holds_no_connection_to_the_database(kind: str, tmp_path, s
     thread = new_id()
     with chatting(tmp_path, standin, kind) as (server, api):
         api.run("Hello", thread)
-        url = f"/threads/{thread}/events?format=html"
-        with ExitStack() as pages, server.client(api.person) as client:
-            with client.stream("GET", url) as first:
-                next(first.iter_bytes())
+        address = httpx.URL(server.url)
+        head = f"GET /threads/{thread}/events?format=html HTTP/1.1\r\nHost: localhost\r\n"
+        head += f"Cookie: {SESSION_COOKIE}={api.person.session}\r\n\r\n"
+
+        def open_page() -> socket.socket:
+            page = socket.create_connection((address.host, address.port), timeout=20)
+            page.sendall(head.encode())
+            assert page.recv(20).startswith(b"HTTP/1.1 200")
+            return page
+
+        with ExitStack() as pages:
+            pages.enter_context(open_page())
             before = open_databases(server)
             for _ in range(30):
-                page = pages.enter_context(client.stream("GET", url))
-                next(page.iter_bytes())
+                pages.enter_context(open_page())
             assert open_databases(server) <= before + 3 * 4  # the readers' own: file, log and index of each
