@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.db import DatabaseError
 from django.utils import timezone
 
 from chatsite.chat.models import ApiKey, Thread
@@ -78,8 +85,37 @@ def user_of_key(key: str) -> Any | None:
         return None
     now = timezone.now()
     if row.last_used_at is None or row.last_used_at < now - LAST_USED_EVERY:
-        ApiKey.objects.filter(pk=row.pk).update(last_used_at=now)
+        # What people like to know must not refuse a program that only reads.
+        with suppress(DatabaseError):
+            ApiKey.objects.filter(pk=row.pk).update(last_used_at=now)
     return row.user
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """How somebody came in: by a key, or by a session. Kept with an open stream, so that it can be asked again."""
+
+    key: str | None = field(default=None, repr=False)
+    session_key: str | None = field(default=None, repr=False)
+
+    def user(self) -> Any | None:
+        """Whose it is now; None when it is nobody's any more (revoked, logged out, deactivated)."""
+        if self.key is not None:
+            return user_of_key(self.key)
+        if self.session_key is None:
+            return None
+        asker = SimpleNamespace(session=import_module(settings.SESSION_ENGINE).SessionStore(self.session_key))
+        user = get_user(asker)  # type: ignore[arg-type]  # it looks at the session alone
+        return user if user.is_authenticated and user.is_active else None
+
+
+def may_still_read(credential: Credential, thread_id: str) -> bool:
+    """Whether who opened a stream of this thread may go on reading it."""
+    try:
+        thread_for(credential.user(), thread_id)
+    except NotFound:
+        return False
+    return True
 
 
 def digest_of(key: str) -> str:

@@ -16,18 +16,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from agent.approvals import resolution_of
+from django.db import DatabaseError
+
 from agent.errors import InvalidRequest
+from agent.events import RunError, RunStarted
 from agent.messages import Message as UserMessage
-from agent.messages import ToolResultPart
 from agent.wire.agui import (
-    ResumeAnswer,
     RunInput,
     decode_run_input,
     dump_parts,
@@ -37,14 +37,16 @@ from agent.wire.agui import (
 )
 from agent.wire.sse import encode_sse
 from chatsite.chat import actions, commands, db, eventlog, news, questions, runner, store
+from chatsite.chat.access import Credential
 from chatsite.chat.agents import agents
-from chatsite.chat.commands import Answer, Done, OneAnswer, Retry, Send
+from chatsite.chat.api_resume import answers_of, pending_results
+from chatsite.chat.commands import Answer, Done, Retry, Send
 from chatsite.chat.conf import setting
-from chatsite.chat.models import Message, Run, Thread, ToolCall
-from chatsite.chat.problems import Busy, Invalid, Missing, Problem, Unanswerable
+from chatsite.chat.models import Message, Run, Thread
+from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem, Unanswerable
 from chatsite.chat.store import Cursor
-from chatsite.chat.stream import ALIVE
 from chatsite.chat.stream import HEADERS as STREAM_HEADERS
+from chatsite.chat.stream import Frames, Recheck, guarded
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Asked:
     headers: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes
+    credential: Credential
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,10 @@ async def answer(user: Any, asked: Asked) -> Reply:
     except Refused as refused:
         return json_reply(refused.status, error_body(refused.code, str(refused)), refused.headers)
     except Problem as problem:
-        return json_reply(problem.status, error_body(problem.code, str(problem)))
+        return refusal(problem)
+    except DatabaseError as error:
+        log.warning("the database could not be used: %s", error)
+        return refusal(NotStored())
 
 
 # -- POST ----------------------------------------------------------------------------------------------------
@@ -111,14 +117,21 @@ async def _run(user: Any, asked: Asked) -> Reply:
     wanted = _run_input(asked)
     thread, run = await _begun_before(user, wanted)
     if run is None:
-        done = await _begin(user, wanted, thread)
+        try:
+            done = await _begin(user, wanted, thread)
+        except Unanswerable as problem:
+            # An answer that cannot be taken is told as AG-UI tells it, and nothing was begun.
+            return Reply(200, _refused_run(wanted, problem), STREAM_HEADERS)
         thread, run = done.thread, done.run
     assert thread is not None
     assert run is not None
     after = store.parse_cursor(asked.headers.get("last-event-id", ""))
     number = after.number if after is not None and after.run_id == run.public_id else 0
     stays = wanted.forwarded_props.get("onDisconnect") == "continue"
-    return Reply(200, _events_of(thread, run, number, stays=stays), STREAM_HEADERS)
+    frames = guarded(
+        _events_of(thread, run, number, stays=stays), Recheck(asked.credential, thread.public_id)
+    )
+    return Reply(200, frames, STREAM_HEADERS)
 
 
 def _run_input(asked: Asked) -> RunInput:
@@ -132,7 +145,7 @@ def _run_input(asked: Asked) -> RunInput:
     try:
         return decode_run_input(body, max_text=setting("CHAT_MESSAGE_MAX_CHARS"))
     except InvalidRequest as error:
-        raise Refused(422, error.code, str(error)) from None
+        raise Refused(413 if error.code == "too_large" else 422, error.code, str(error)) from None
 
 
 async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run | None]:
@@ -145,45 +158,64 @@ async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run
 
 
 async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
-    model = wanted.forwarded_props.get("model", "")
-    if not isinstance(model, str):
-        raise Invalid("forwardedProps.model: must be a string, the name of a model.")
-    given = {"clientTools": [asdict(spec) for spec in wanted.client_tools]} if wanted.client_tools else {}
-    start = {"door": DOOR, "run_id": wanted.run_id, "given": given}
-    try:
-        agents().tools_with(wanted.client_tools)
-    except InvalidRequest as error:
-        raise Invalid(f"tools: {error}") from None
+    start = _start_of(wanted)
     if thread is not None:
-        if wanted.resume:
-            answers = await db.read(_answers, thread, wanted.resume)
-            return await commands.perform(user, thread.public_id, Answer(answers=answers), **start)
-        results = await db.read(_pending_results, thread, wanted.tool_results)
-        message = await _new_message(thread, wanted)
-        if results and message is None:
-            return await commands.client_results(user, thread, results, model=model, **start)
-        if results:
-            given["clientResults"] = dump_parts(results)
+        resumed = await _resume(user, wanted, thread, start)
+        if resumed is not None:
+            return resumed
     elif wanted.resume:
         raise Missing()
     message = wanted.last_user_message
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
+    model = start.pop("model")
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
         try:
-            return await commands.begin_thread(
+            begun = await commands.begin_thread(
                 user, send, public_id=wanted.thread_id, message=message, **start
             )
+            return _own(begun, wanted)
         except Missing:
             # It is there by now: another request of the user's came first, or it is somebody else's.
             thread = await commands.thread_for(user, wanted.thread_id)
     if await _new_message(thread, wanted) is None:
         again = Retry(model=model, message_id=message.id)
         return await commands.perform(user, thread.public_id, again, **start)
-    done = await commands.perform(user, thread.public_id, send, message=message, **start)
+    return _own(await commands.perform(user, thread.public_id, send, message=message, **start), wanted)
+
+
+async def _resume(user: Any, wanted: RunInput, thread: Thread, start: dict[str, Any]) -> Done | None:
+    """Take up what the thread waits for. None when the body answers none of it."""
+    if wanted.resume:
+        answers = Answer(answers=await db.read(answers_of, thread, wanted.resume))
+        begun = {key: value for key, value in start.items() if key != "model"}
+        return await commands.perform(user, thread.public_id, answers, **begun)
+    results = await db.read(pending_results, thread, wanted.tool_results)
+    if not results:
+        return None
+    if await _new_message(thread, wanted) is None:
+        return await commands.client_results(user, thread, results, **start)
+    start["given"]["clientResults"] = dump_parts(results)
+    return None
+
+
+def _start_of(wanted: RunInput) -> dict[str, Any]:
+    """How the run begins, whatever begins it: door, id, model, and what the client brings along."""
+    model = wanted.forwarded_props.get("model", "")
+    if not isinstance(model, str):
+        raise Invalid("forwardedProps.model: must be a string, the name of a model.")
+    try:
+        agents().tools_with(wanted.client_tools)
+    except InvalidRequest as error:
+        raise Invalid(f"tools: {error}") from None
+    given = {"clientTools": [asdict(spec) for spec in wanted.client_tools]} if wanted.client_tools else {}
+    return {"door": DOOR, "run_id": wanted.run_id, "given": given, "model": model}
+
+
+def _own(done: Done, wanted: RunInput) -> Done:
+    """The same message came several times at once under different run ids: the first one has it."""
     if done.run is not None and done.run.public_id != wanted.run_id:
-        # The same message came twice at once under two run ids: the first one has it.
         raise Busy()
     return done
 
@@ -197,50 +229,13 @@ async def _new_message(thread: Thread, wanted: RunInput) -> UserMessage | None:
     return None if await db.read(known.exists) else message
 
 
-def _answers(thread: Thread, resume: Iterable[ResumeAnswer]) -> list[OneAnswer]:
-    """A body's `resume` as answers. An id that the thread does not know is left for the action to refuse."""
-    entries = list(resume)
-    rows = {
-        row.public_id: row
-        for row in thread.interrupts.filter(public_id__in=[each.interrupt_id for each in entries])
-    }
-    answers = []
-    for entry in entries:
-        row = rows.get(entry.interrupt_id)
-        if row is None:
-            raise Unanswerable(
-                f"There is no open question {entry.interrupt_id[:200]!r} here.", "unknown_interrupt"
-            )
-        try:
-            said = resolution_of(questions.interrupt_of(row), entry.status, entry.payload)
-        except InvalidRequest as error:
-            raise Unanswerable(str(error), error.code) from None
-        answers.append(
-            OneAnswer(
-                interrupt_id=said.interrupt_id,
-                status=said.status,
-                edited_args=dict(said.edited_args) if said.edited_args is not None else None,
-                reason=said.reason,
-            )
-        )
-    return answers
+async def _refused_run(wanted: RunInput, problem: Unanswerable) -> AsyncIterator[bytes]:
+    started = RunStarted(thread_id=wanted.thread_id, run_id=wanted.run_id, parent_run_id=wanted.parent_run_id)
+    for event in (started, RunError(message=str(problem), code=problem.code)):
+        yield encode_sse(encode_event_json(event))
 
 
-def _pending_results(thread: Thread, results: Iterable[ToolResultPart]) -> list[ToolResultPart]:
-    """Those of a body's tool results that the thread waits for: of calls of its client, and of no others.
-
-    Clients send their whole history; a result that the server has, or never asked a client for, is nobody's.
-    """
-    given = {result.tool_call_id: result for result in results}
-    if not given:
-        return []
-    pending = ToolCall.objects.filter(run__thread=thread, state=ToolCall.State.WAITING, call_id__in=given)
-    asked = set(thread.interrupts.filter(tool_call_id__in=given).values_list("tool_call_id", flat=True))
-    waiting = {row.call_id for row in pending} - asked
-    return [result for call_id, result in given.items() if call_id in waiting]
-
-
-async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> AsyncIterator[bytes]:
+async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> Frames:
     channel = eventlog.channel_of(thread.pk)
     finished = False
     try:
@@ -254,7 +249,7 @@ async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> As
                         )
                         for number, event in heard.events
                     )
-                    or ALIVE
+                    or None
                 )
         finished = True
     finally:
@@ -268,10 +263,14 @@ _leaving: set[asyncio.Task[None]] = set()
 
 async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> None:
     await asyncio.sleep(GRACE)
-    if channel.readers == 0 and not runner.stop(run.pk, "the client went away"):
-        # It runs in another process, if it runs.
+    if channel.readers > 0 or runner.stop(run.pk, "the client went away"):
+        return
+    # It runs in another process, if it runs.
+    try:
         await db.write(actions.request_stop, thread=thread)
-        news.stop_run(run.pk)
+    except DatabaseError as error:
+        log.warning("run %s: nobody reads it, and it could not be stopped: %s", run.public_id, error)
+    news.stop_run(run.pk)
 
 
 # -- GET -----------------------------------------------------------------------------------------------------
@@ -283,8 +282,8 @@ async def _restore(user: Any, asked: Asked) -> Reply:
         raise Refused(422, "invalid_request", "threadId: say which thread, as `GET /api/chat?threadId=<id>`.")
     thread = await commands.thread_for(user, thread_id)
     state = await eventlog.state_now(eventlog.channel_of(thread.pk), thread)
-    asked = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
-    interrupts = [questions.interrupt_of(row) for row in asked]
+    unanswered = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
+    interrupts = [questions.interrupt_of(row) for row in unanswered]
     times = await db.read(_times_of, thread.pk)
     messages = encode_ui_messages(store.transcript_of(state), times, interrupts)
     limit, before = asked.query.get("limit"), asked.query.get("before")
@@ -297,10 +296,10 @@ async def _restore(user: Any, asked: Asked) -> Reply:
             "messages": page,
             "activeRun": {"runId": active.id} if active is not None else None,
             "interrupts": {
-                "runId": asked[-1].run.public_id,
+                "runId": unanswered[-1].run.public_id,
                 "pending": [encode_interrupt(interrupt) for interrupt in interrupts],
             }
-            if asked
+            if unanswered
             else None,
             "page": {"hasMore": has_more, "before": page[0]["id"] if page and has_more else None},
             "cursor": state.cursor,
@@ -318,7 +317,7 @@ def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[l
         messages = messages[: places[0]]
     if limit is None:
         return messages, False
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= 10_000):
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 5 and 0 < int(limit) <= 10_000):
         raise Invalid("limit: must be a whole number from 1 to 10000.")
     return messages[-int(limit) :], len(messages) > int(limit)
 
@@ -326,6 +325,10 @@ def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[l
 def _times_of(thread_pk: int) -> dict[str, str]:
     rows = Message.objects.filter(thread_id=thread_pk).values_list("public_id", "created_at")
     return {public_id: created_at.isoformat() for public_id, created_at in rows}
+
+
+def refusal(problem: Problem) -> Reply:
+    return json_reply(problem.status, error_body(problem.code, str(problem)))
 
 
 def json_reply(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:
@@ -344,5 +347,5 @@ def error_body(code: str, message: str) -> dict[str, Any]:
 def too_large() -> Reply:
     words = f"The body is larger than {MAX_BODY // 1024 // 1024} MB, which is the most taken here."
     return json_reply(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_long", words), {"Connection": "close"}
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error_body("too_large", words), {"Connection": "close"}
     )

@@ -12,12 +12,17 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs
 
+from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.views.decorators.csrf import csrf_exempt
 
 from chatsite.chat import access, api, db
+from chatsite.chat.access import Credential
 from chatsite.chat.api import Asked, Reply, answer
+from chatsite.chat.problems import NotStored
 
 
 @csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
@@ -25,26 +30,25 @@ async def view(request: HttpRequest) -> HttpResponseBase:
     """With a session: Django's handler. (Also for programs, where a project mounts only the urls.)"""
     headers = {name.lower(): value for name, value in request.headers.items()}
     key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
-    if key is not None:
-        user = await db.read(access.user_of_key, key)
-    else:
-        person = await request.auser()
-        user = person if person.is_authenticated else None
-        if user is not None and request.method not in {"GET", "HEAD"}:
-            refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(
-                request, _checked_by_csrf, (), {}
-            )
-            if refused is not None:
-                words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
-                return _as_django(api.json_reply(403, api.error_body("csrf", words)))
+    credential = Credential(key) if key is not None else await db.read(_session_of, request)
     try:
-        length = int(request.headers.get("Content-Length") or 0)
-    except ValueError:
-        length = 0
-    if length > api.MAX_BODY:
+        user = await db.read(credential.user)
+    except DatabaseError:
+        return _as_django(api.refusal(NotStored()))
+    if key is None and user is not None and request.method not in {"GET", "HEAD"}:
+        refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
+        if refused is not None:
+            words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
+            return _as_django(api.json_reply(403, api.error_body("csrf", words)))
+    body = request.read(api.MAX_BODY + 1)
+    if len(body) > api.MAX_BODY:
         return _as_django(api.too_large())
     query = {name: values[-1] for name, values in request.GET.lists()}
-    return _as_django(await answer(user, Asked(request.method or "", headers, query, request.read())))
+    return _as_django(await answer(user, Asked(request.method or "", headers, query, body, credential)))
+
+
+def _session_of(request: HttpRequest) -> Credential:
+    return Credential(session_key=request.session.session_key)
 
 
 def _checked_by_csrf() -> None:
@@ -75,16 +79,35 @@ class ChatApi:
         if key is None:
             await self.otherwise(scope, receive, send)
             return
-        user = await db.read(access.user_of_key, key)
+        if not settings.DEBUG and not _is_known_host(headers.get("host", "")):
+            await _send(
+                api.json_reply(400, api.error_body("bad_host", "This host is not served here.")),
+                receive,
+                send,
+            )
+            return
         body = await _body_of(receive)
         if body is None:
             await _send(api.too_large(), receive, send)
+            return
+        credential = Credential(key)
+        try:
+            user = await db.read(credential.user)
+        except DatabaseError:
+            await _send(api.refusal(NotStored()), receive, send)
             return
         query = {
             name: values[-1]
             for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
         }
-        await _send(await answer(user, Asked(scope["method"], headers, query, body)), receive, send)
+        await _send(
+            await answer(user, Asked(scope["method"], headers, query, body, credential)), receive, send
+        )
+
+
+def _is_known_host(host: str) -> bool:
+    domain, _ = split_domain_port(host)
+    return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
 
 
 async def _body_of(receive: Receive) -> bytes | None:

@@ -134,6 +134,7 @@ async def perform(
             await _asked(actions.drop_rule, thread=thread, tool_name=command.tool)
             return Done(thread)
         case Stop():
+            runner.stop_thread(thread.pk)  # first, and without the database: it may be busy
             run = await _asked(actions.request_stop, thread=thread)
             if run is not None and not runner.stop(run.pk):
                 news.stop_run(run.pk)
@@ -246,7 +247,8 @@ def _tools_to_allow(thread: Thread, answers: list[OneAnswer]) -> set[str]:
 
 def _sent(command: Send, message: Message | None) -> dict[str, Any]:
     """What of a send goes to its action, checked."""
-    check_text(message.text if message is not None else command.text)
+    if message is None or message.text or all(isinstance(part, TextPart) for part in message.parts):
+        check_text(message.text if message is not None else command.text)
     if command.client_id and not access.sane_id(command.client_id):
         raise Invalid("The message's id must be 1 to 200 printable characters.")
     client_id = command.client_id or new_public_id()

@@ -22,9 +22,11 @@ from pydantic import ValidationError
 
 from agent.wire.agui import encode_event_json
 from chatsite.chat import access, commands, db, eventlog, store
+from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.store import Cursor
+from chatsite.chat.stream import Recheck
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,8 @@ class ThreadConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.following: asyncio.Task[None] | None = None
         self.thread_id = self.scope["url_route"]["kwargs"]["thread_id"]
-        self.user = await person_of(self.scope)
+        self.credential = credential_of(self.scope)
+        self.user = await db.read(self.credential.user)
         try:
             thread = await commands.thread_for(self.user, self.thread_id)
         except Missing:
@@ -54,6 +57,10 @@ class ThreadConsumer(AsyncWebsocketConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         asked: Any = None
+        self.user = await db.read(self.credential.user)  # it may have been revoked since
+        if self.user is None:
+            await self.close(NOT_LOGGED_IN)
+            return
         try:
             asked = _json_of(text_data)
             command = CommandAdapter.validate_python(
@@ -70,28 +77,33 @@ class ThreadConsumer(AsyncWebsocketConsumer):
     async def _answer(self, asked: Any, **answer: Any) -> None:
         if isinstance(asked, dict) and isinstance(asked.get("id"), str | int):
             answer["id"] = asked["id"]
-        await self.send(text_data=json.dumps(answer, ensure_ascii=False))
+        # ASCII: the id that is sent back may hold half a surrogate pair, which no frame can.
+        await self.send(text_data=json.dumps(answer))
 
     async def _follow(self, thread: Any, after: Cursor | None) -> None:
         # uvicorn says in the middle of a send that the client has left; `disconnect` is then on its way.
+        recheck = Recheck(self.credential, thread.public_id)
         with suppress(OSError):
             async with aclosing(eventlog.follow_events(thread, after)) as batches:
                 async for heard in batches:
+                    if not await recheck.holds():
+                        await self.close(NOT_LOGGED_IN)
+                        return
                     for number, event in heard.events:
                         cursor = json.dumps(str(Cursor(heard.run_id, number)))
                         await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
 
 
-async def person_of(scope: Any) -> Any:
-    """The user of a connection's key, else of its session; None for neither."""
+def credential_of(scope: Any) -> Credential:
+    """A connection's key, else its session."""
     headers = dict(scope.get("headers", ()))
     key = access.key_in(
         headers.get(b"authorization", b"").decode("latin-1"), headers.get(b"x-api-key", b"").decode("latin-1")
     )
     if key is not None:
-        return await db.read(access.user_of_key, key)
-    user = scope.get("user")
-    return user if user is not None and user.is_authenticated else None
+        return Credential(key)
+    session = scope.get("session")
+    return Credential(session_key=session.session_key if session is not None else None)
 
 
 def _json_of(text: str | None) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
 
-HEARTBEAT = 15.0
-"""Seconds of silence after which a reader's connection gets a sign of life."""
+LOOK_UP = 5.0
+"""Seconds of silence after which a reader looks up: to ask again whether it may still read, to say it is alive."""
 
 
 class LiveRun:
@@ -130,14 +130,14 @@ class Channel:
             if not future.done():
                 future.set_result(None)
 
-    async def changed(self, seen: int, timeout: float = HEARTBEAT) -> bool:
-        """Wait until the version is another than `seen`. False: nothing happened for `timeout` seconds."""
+    async def changed(self, seen: int) -> bool:
+        """Wait until the version is another than `seen`. False: nothing happened for `LOOK_UP` seconds."""
         if self.version != seen:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(LOOK_UP):
                 await future
         except TimeoutError:
             self._waiting = [other for other in self._waiting if other is not future]
@@ -183,7 +183,7 @@ def open_channels() -> list[Channel]:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Some events of one run, each with its number. Empty: a sign of life after `HEARTBEAT` of silence."""
+    """Some events of one run, each with its number. Empty: nothing came for `LOOK_UP` seconds."""
 
     run_id: str = ""
     events: tuple[tuple[int, Event], ...] = ()
@@ -210,6 +210,8 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))
+            elif over and after > await db.read(store.last_number, run_pk):
+                after = 0  # a place that this log never had: tell it from the start
             elif over:
                 return
             elif not await channel.changed(seen):
@@ -242,7 +244,7 @@ async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[H
 
 
 async def follow_states(thread: Thread) -> AsyncIterator[ThreadState | None]:
-    """The thread's state now and each time it changed since the reader last looked. None: a sign of life."""
+    """The thread's state now and each time it changed since the reader last looked. None: nothing came."""
     channel = channel_of(thread.pk)
     with channel.reading():
         while True:

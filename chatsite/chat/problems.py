@@ -23,7 +23,7 @@ class Invalid(Problem):
 
 class TooLong(Problem):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    code = "too_long"
+    code = "too_large"
 
 
 class Missing(Problem):

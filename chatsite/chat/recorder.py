@@ -270,9 +270,9 @@ class Recorder:
     async def _flush_quietly(self) -> None:
         try:
             await self.flush()
-        except DatabaseError:
+        except DatabaseError as error:
             # The run's own next flush meets the same fault and ends the run; here it is only worth a line.
-            log.warning("run %s: could not keep a batch of its log", self.live.run_id, exc_info=True)
+            log.warning("run %s: could not keep a batch of its log: %s", self.live.run_id, error)
 
     async def _keep(self, batch: Batch) -> int | None:
         for pause in (*RETRY_AFTER, None):

@@ -30,6 +30,9 @@ from chatsite.chat.models import Run, ToolCall, new_public_id
 
 LOST_AFTER = timedelta(seconds=30)
 
+READERS_AHEAD = 100_000
+"""More events than a reader can have been told beyond what was kept when a server was killed."""
+
 LOST = "The server stopped while answering. What was written is kept; try again."
 UNKNOWN = "Outcome unknown: the server stopped while this ran, so it may have happened. Check before doing it again."
 NEVER_RAN = "Not run: the server stopped before it began."
@@ -86,7 +89,8 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
         return False
     transcript = store.load_transcript(run.thread)
     saved = set(run.thread.messages.values_list("public_id", flat=True))
-    number = store.last_number(run.pk)
+    # Behind a gap: a reader may know later numbers than the rows do, and must not take this end for known.
+    first = store.last_number(run.pk) + READERS_AHEAD
 
     # A call that this run began may be one that an earlier run asked for, and a person approved.
     begun = ToolCall.objects.filter(run__thread=run.thread, state=ToolCall.State.CLAIMED)
@@ -111,7 +115,7 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             run_pk=run.pk,
             thread_pk=run.thread_id,
             head=run.thread.head_id,
-            first=number + 1,
+            first=first,
             events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=tuple(_closed(calls[result.tool_call_id], result) for result in results),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
+from django.db import DatabaseError
 
 from agent import AbortSignal, RunContext, ToolSpec, run_agent
 from agent.approvals import Resolution
@@ -37,6 +38,9 @@ from chatsite.chat.recorder import Recorder
 from chatsite.chat.state import ThreadState
 
 log = logging.getLogger(__name__)
+
+CLOSE_AGAIN_AFTER = (0.5, 1, 2, 4, 8, 15, 30, 60)
+"""Seconds between tries to keep the end of a run that broke."""
 
 BROKE = "The server failed while answering. What you wrote is kept; try again."
 
@@ -79,6 +83,13 @@ def stop(run_pk: int, reason: str = "stopped") -> bool:
     return True
 
 
+def stop_thread(thread_pk: int, reason: str = "stopped") -> None:
+    """Stop whatever run of the thread is here."""
+    for work in running_here():
+        if work.thread_pk == thread_pk:
+            work.abort.abort(reason)
+
+
 async def _work(work: Running, begun: Begun, user: Any) -> None:
     run = begun.run
     async with ThreadSensitiveContext():
@@ -90,13 +101,24 @@ async def _work(work: Running, begun: Begun, user: Any) -> None:
         except Exception:
             # Whatever broke, nobody may wait for ever: the run gets its end as soon as the database takes it.
             log.exception("run %s: broke outside the loop", run.public_id)
-            await db.write(recovery.close_run, run.pk, code="internal_error", message=BROKE)
+            await _close_at_last(run)
         finally:
             if work.channel.begun == run.pk:
                 work.channel.begun = None
             if work.channel.active is not None and work.channel.active.run_pk == run.pk:
                 work.channel.live = None  # its end is in the rows, or comes there by `recovery`
             work.channel.tell()
+
+
+async def _close_at_last(run: Run) -> None:
+    """The end of a run that broke, as soon as the database takes it; after the last try `recovery` has it."""
+    for pause in CLOSE_AGAIN_AFTER:
+        try:
+            await db.write(recovery.close_run, run.pk, code="internal_error", message=BROKE)
+            return
+        except DatabaseError as error:
+            log.warning("run %s: its end could not be kept: %s", run.public_id, error)
+        await asyncio.sleep(pause)
 
 
 async def _record_run(work: Running, begun: Begun, user: Any) -> None:

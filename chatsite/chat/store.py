@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
+from urllib.parse import quote, unquote
 
 from django.db.models import Max
 
@@ -37,19 +38,28 @@ ROW_ONLY = ("finishReason", "stopReason")
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a thread's logs: behind event `number` of run `run_id`."""
+    """A place in a thread's logs: behind event `number` of run `run_id`.
+
+    As text it travels in headers, where only ASCII is safe, so a program's own run id is percent-encoded.
+    """
 
     run_id: str
     number: int
 
     def __str__(self) -> str:
-        return f"{self.run_id}:{self.number}"
+        return f"{quote(self.run_id, safe='')}:{self.number}"
+
+
+LONGEST_NUMBER = 10
+"""Digits. No log is that long, and Python refuses to read a number of thousands of them."""
 
 
 def parse_cursor(text: str) -> Cursor | None:
     """None when it is no cursor: whoever sent it is then told everything from the start."""
     run_id, _, number = text.rpartition(":")
-    return Cursor(run_id, int(number)) if run_id and number.isascii() and number.isdigit() else None
+    if not (run_id and number.isascii() and number.isdigit() and len(number) <= LONGEST_NUMBER):
+        return None
+    return Cursor(unquote(run_id), int(number))
 
 
 # -- reading -------------------------------------------------------------------------------------------------

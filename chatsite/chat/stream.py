@@ -15,7 +15,8 @@ from contextlib import aclosing
 
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
-from chatsite.chat import eventlog
+from chatsite.chat import access, db, eventlog
+from chatsite.chat.access import Credential
 from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_full
 from chatsite.chat.state import ThreadState
@@ -32,7 +33,41 @@ FRAME_EVERY = 0.2
 """Seconds between two frames for a page: people do not read faster, and each costs a layout."""
 
 
-async def json_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
+HEARTBEAT = 15.0
+"""Seconds of silence after which a connection gets a sign of life."""
+
+Frames = AsyncIterator[bytes | None]
+"""Frames of a stream; None: nothing came, look up."""
+
+
+class Recheck:
+    """Asks every few seconds whether who opened a stream may still read it."""
+
+    def __init__(self, credential: Credential, thread_id: str) -> None:
+        self._credential, self._thread_id = credential, thread_id
+        self._due = time.monotonic() + eventlog.LOOK_UP
+
+    async def holds(self) -> bool:
+        if time.monotonic() < self._due:
+            return True
+        self._due = time.monotonic() + eventlog.LOOK_UP
+        return await db.read(access.may_still_read, self._credential, self._thread_id)
+
+
+async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
+    """The frames, with a sign of life in long silences, for as long as the reader may have them."""
+    told_at = time.monotonic()
+    async with aclosing(frames):  # type: ignore[type-var]
+        async for frame in frames:
+            if not await recheck.holds():
+                return
+            if frame is None and time.monotonic() - told_at < HEARTBEAT:
+                continue
+            told_at = time.monotonic()
+            yield frame or ALIVE
+
+
+async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
     # The head goes out with the first bytes, so a proxy and a client know at once that the stream stands.
     yield ALIVE
     async with aclosing(eventlog.follow_events(thread, after)) as batches:
@@ -55,7 +90,7 @@ async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[byt
     async with aclosing(eventlog.follow_states(thread)) as states:
         async for state in states:
             if state is None:
-                yield ALIVE
+                yield None
                 continue
             html, writer = _fragments(writer, state)
             if html:

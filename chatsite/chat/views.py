@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth import get_user
+from django.contrib.auth.views import redirect_to_login
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -25,6 +26,7 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from chatsite.chat import commands, db, eventlog, rounds, store, stream
+from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.commands import Command, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
@@ -44,14 +46,18 @@ def _door(view: View) -> View:
 
     @wraps(view)
     async def handle(request: HttpRequest, **captured: str) -> HttpResponseBase:
-        request.person = await request.auser()
+        # Not `auser()`: what a request's own thread opens stays open until its response ends, and a stream's
+        # ends when the tab is closed.
+        request.person = request.user = await db.read(get_user, request)
+        if not request.person.is_authenticated:
+            return redirect_to_login(request.get_full_path())
         rounds.begin()
         try:
             return await view(request, **captured)
         except Missing:
             return await _not_found(request)
 
-    return login_required(handle)
+    return handle
 
 
 @require_safe
@@ -103,7 +109,9 @@ async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
     row = await commands.thread_for(request.person, thread_id)
     asked = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
     frames = stream.html_frames if request.GET.get("format") == "html" else stream.json_frames
-    return StreamingHttpResponse(frames(row, store.parse_cursor(asked)), headers=stream.HEADERS)
+    recheck = stream.Recheck(Credential(session_key=request.session.session_key), row.public_id)
+    guarded = stream.guarded(frames(row, store.parse_cursor(asked)), recheck)
+    return StreamingHttpResponse(guarded, headers=stream.HEADERS)
 
 
 # -- the pieces ----------------------------------------------------------------------------------------------

@@ -153,9 +153,9 @@
     if (sourceElement === stream && cursor) request.headers["Last-Event-ID"] = cursor;
     if (sourceElement !== form) return;
     sent = text.value;
-    if (sent.length <= max) return;
+    if (sent.trim() && sent.length <= max) return;
     event.preventDefault();
-    tooLong(sent.length);
+    if (sent.trim()) tooLong(sent.length);
   });
   document.addEventListener("htmx:after:request", (event) => {
     const { ctx } = event.detail;

@@ -279,7 +279,11 @@ def _scope(key):
         "type": "http",
         "method": "POST",
         "path": "/api/chat",
-        "headers": [(b"x-api-key", key.encode()), (b"content-type", b"application/json")],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"x-api-key", key.encode()),
+            (b"content-type", b"application/json"),
+        ],
         "query_string": b"",
     }
 
@@ -355,3 +359,58 @@ async def test_tanstacks_body_runs_too(http, key, plays, settled):
     response = await post(http, key, sent, **{"X-Run-Id": "r1"})
     await settled()
     assert frames(response.text)[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_one_message_under_many_run_ids_at_once_is_one_run_and_the_others_are_told(
+    http, key, plays, settled
+):
+    plays(Turn("Once."))
+    answers = await asyncio.gather(*(post(http, key, body(run=f"r{number}")) for number in range(6)))
+    await settled()
+    assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
+    winner = next(answer for answer in answers if answer.status_code == 200)
+    assert frames(winner.text)[0]["runId"] in {f"r{number}" for number in range(6)}
+    assert await db.read(Run.objects.count) == 1
+
+
+async def test_a_cursor_that_no_log_had_replays_from_the_start(http, key, plays, settled):
+    plays(Turn("Hi."))
+    first = await post(http, key, body())
+    await settled()
+    for cursor in ("r1:999999", f"r1:{'9' * 5000}", "r1:x", "other:3"):
+        assert frames((await post(http, key, body(), **{"Last-Event-ID": cursor})).text) == frames(first.text)
+
+
+async def test_a_limit_of_thousands_of_digits_is_refused(http, key, plays, settled):
+    plays(Turn("Hi."))
+    await post(http, key, body())
+    await settled()
+    response = await http.get(f"/api/chat?threadId=T1&limit={'9' * 5000}", headers={"x-api-key": key})
+    assert response.status_code == 422
+
+
+async def test_a_message_that_is_only_an_image_is_sent(http, key, plays, settled):
+    provider = plays(Turn("A picture."))
+    image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
+    response = await post(http, key, body(messages=[{"id": "u1", "role": "user", "content": [image]}]))
+    await settled()
+    assert frames(response.text)[-1]["type"] == "RUN_FINISHED"
+    assert provider.requests[0].transcript[0].parts[0].mime_type == "image/png"
+
+
+async def test_a_foreign_host_is_refused(http, key):
+    assert (await post(http, key, body(), Host="evil.example")).status_code == 400
+
+
+async def test_a_database_that_cannot_be_used_is_503_in_words(http, key, plays, monkeypatch):
+    from django.db import OperationalError
+
+    from chatsite.chat import access
+
+    def locked(*_):
+        raise OperationalError("database or disk is full")
+
+    monkeypatch.setattr(access, "user_of_key", locked)
+    response = await http.get("/api/chat?threadId=T1", headers={"x-api-key": key})
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "database_unavailable"

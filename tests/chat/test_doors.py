@@ -187,6 +187,11 @@ def by_key(key):
     return (b"authorization", f"Bearer {key}".encode())
 
 
+async def end_of(done) -> str:
+    """The cursor behind everything the run said."""
+    return str(store.Cursor(done.run.public_id, await db.read(store.last_number, done.run.pk)))
+
+
 async def received(communicator, kind) -> list[dict]:
     """Everything up to the event of this type."""
     seen = []
@@ -246,7 +251,7 @@ async def test_a_bad_frame_gets_words_and_the_socket_stays(person, key, plays, s
     plays(Turn("Hi."))
     done = await begin(person)
     await settled()
-    communicator = socket(done.thread.public_id, by_key(key), after=f"{done.run.public_id}:999")
+    communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
     assert (await communicator.connect())[0]
     await communicator.send_to(text_data=sent)
     answer = json.loads(await communicator.receive_from(5))
@@ -270,3 +275,93 @@ async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_r
         communicator = socket(done.thread.public_id, *headers)
         assert (await communicator.connect())[0]
         assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": code}
+
+
+# -- who may, asked again ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looks_up(monkeypatch):
+    """So that what is asked again every few seconds is asked at once."""
+    monkeypatch.setattr(eventlog, "LOOK_UP", 0.01)
+
+
+async def deactivate(user):
+    await db.write(lambda: type(user).objects.filter(pk=user.pk).update(is_active=False))
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+async def test_an_open_stream_ends_when_its_user_is_deactivated(person, page, plays, settled, looks_up, form):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    response = await page.get(f"/threads/{done.thread.public_id}/events?format={form}")
+    await deactivate(person)
+    async with asyncio.timeout(5):
+        async for _ in response.streaming_content:
+            pass
+
+
+async def test_an_open_stream_ends_when_its_session_ends(person, page, plays, settled, looks_up):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    response = await page.get(f"/threads/{done.thread.public_id}/events")
+    await page.alogout()
+    async with asyncio.timeout(5):
+        async for _ in response.streaming_content:
+            pass
+
+
+async def test_an_open_socket_ends_when_its_key_is_revoked_and_takes_no_command(
+    person, key, plays, settled, looks_up
+):
+    from chatsite.chat.models import ApiKey
+
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    for command in (None, '{"type": "send", "text": "Still here"}'):
+        await db.write(lambda: ApiKey.objects.update(revoked_at=None))
+        communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
+        assert (await communicator.connect())[0]
+        await db.write(lambda: ApiKey.objects.update(revoked_at="2020-01-01T00:00:00Z"))
+        if command is not None:
+            await communicator.send_to(text_data=command)
+        async with asyncio.timeout(5):
+            while (said := await communicator.receive_output(5))["type"] != "websocket.close":
+                pass
+        assert said["code"] == 4401
+    assert await db.read(Run.objects.count) == 1
+
+
+# -- numbers and names that only a program would send --------------------------------------------------------
+
+
+async def test_a_number_of_thousands_of_digits_is_no_cursor(person, page, key, plays, settled):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    response = await page.get(f"/threads/{done.thread.public_id}/events?after=x:{'9' * 5000}")
+    assert '"RUN_FINISHED"' in await chunks_until(response, lambda text: '"RUN_FINISHED"' in text)
+    communicator = socket(done.thread.public_id, by_key(key), after=f"x:{'9' * 5000}")
+    assert (await communicator.connect())[0]
+    await received(communicator, "RUN_FINISHED")
+    await communicator.disconnect()
+
+
+async def test_half_a_surrogate_pair_in_a_commands_id_leaves_the_socket_open(person, key, plays, settled):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
+    assert (await communicator.connect())[0]
+    await communicator.send_to(text_data='{"type": "stop", "id": "\\ud800"}')
+    assert json.loads(await communicator.receive_from(5))["id"] == "\ud800"
+    await communicator.disconnect()
+
+
+def test_a_cursor_is_ascii_whatever_a_program_calls_its_run():
+    cursor = store.Cursor("run-日本:7 %", 12)
+    assert str(cursor).isascii()
+    assert store.parse_cursor(str(cursor)) == cursor

@@ -55,7 +55,36 @@ async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(perso
     assert kept[-1].finish_reason is None
     events = await db.read(store.events_after, done.run.pk, 0)
     assert isinstance(events[-1][1], RunError)
-    assert [number for number, _ in events] == list(range(1, len(events) + 1))
+    assert events[-1][0] - events[-2][0] == recovery.READERS_AHEAD
+
+
+async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, plays, settled):
+    from chatsite.chat import eventlog
+
+    done = await killed_in_mid_answer(person, plays, Turn("What was written so far, and the rest."))
+    ahead = await db.read(store.last_number, done.run.pk) + 7  # told, and lost with the server
+    await db.write(recovery.close_lost_runs)
+    channel = eventlog.channel_of(done.thread.pk)
+    heard = [heard async for heard in eventlog.follow_run(channel, done.run.pk, done.run.public_id, ahead)]
+    assert isinstance(heard[-1].events[-1][1], RunError)
+    cursor = store.Cursor(done.run.public_id, ahead)
+    assert await eventlog.state_at(channel, done.thread, cursor) is None  # so its page is drawn anew
+
+
+async def test_a_cursor_that_no_log_had_is_told_everything(person, plays, settled):
+    from chatsite.chat import eventlog
+
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    for live in (True, False):
+        channel = eventlog.channel_of(done.thread.pk)
+        if not live:
+            channel.live = None
+        follow = eventlog.follow_run(channel, done.run.pk, done.run.public_id, 9_999_999)
+        heard = [event async for heard in follow for _, event in heard.events]
+        assert type(heard[0]).__name__ == "RunStarted"
+        assert type(heard[-1]).__name__ == "RunFinished"
 
 
 async def test_the_thread_of_a_lost_run_can_be_used_again(person, plays, settled):

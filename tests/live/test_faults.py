@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,7 +16,7 @@ import websockets
 
 from tests.live.api import Api, events_in, new_id, said_by, text_of
 from tests.live.conftest import BOTH, endpoints
-from tests.server import Server
+from tests.server import SESSION_COOKIE, Server
 from tests.site.processes import wait_until
 from tests.standin import Say, StandIn
 
@@ -212,3 +214,34 @@ def test_a_page_that_waits_on_a_killed_server_is_told_when_it_is_back(tmp_path, 
         assert end["type"] == "RUN_ERROR"
         assert end["code"] == "lost"
         wait_until(server.healthy, "health")
+
+
+def open_databases(server: Server) -> int:
+    """How often the server's process has its database file open."""
+    assert server.process is not None
+    files = Path(f"/proc/{server.process.pid}/fd")
+    return sum("db.sqlite3" in str(file.readlink()) for file in files.iterdir() if file.is_symlink())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in Linux's /proc")
+@pytest.mark.parametrize("kind", SERVERS)
+def test_an_open_page_holds_no_connection_to_the_database(kind: str, tmp_path, standin: StandIn):
+    thread = new_id()
+    with chatting(tmp_path, standin, kind) as (server, api):
+        api.run("Hello", thread)
+        address = httpx.URL(server.url)
+        head = f"GET /threads/{thread}/events?format=html HTTP/1.1\r\nHost: localhost\r\n"
+        head += f"Cookie: {SESSION_COOKIE}={api.person.session}\r\n\r\n"
+
+        def open_page() -> socket.socket:
+            page = socket.create_connection((address.host, address.port), timeout=20)
+            page.sendall(head.encode())
+            assert page.recv(20).startswith(b"HTTP/1.1 200")
+            return page
+
+        with ExitStack() as pages:
+            pages.enter_context(open_page())
+            before = open_databases(server)
+            for _ in range(30):
+                pages.enter_context(open_page())
+            assert open_databases(server) <= before + 3 * 4  # the readers' own: file, log and index of each

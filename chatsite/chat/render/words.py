@@ -6,12 +6,15 @@ here is still said, by its name.
     END_WORDS      a run's stop reason        -> a sentence and the next action
     ERROR_WORDS    a failed run's error code  -> the sentence when the run brought none
     CALL_WORDS     a tool result's code       -> the state of its card
+    ANSWER_WORDS   what a person answered     -> the line of the card that says so
+    PROBLEM_WORDS  why it could not be taken  -> the sentence
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from chatsite.chat.state import RunView
@@ -34,16 +37,19 @@ END_WORDS: dict[str, End] = {
     "length": End("Cut off: the answer reached the output limit.", "continue", "warn"),
     "content_filter": End("The provider's content filter stopped this answer.", "retry", "warn"),
     "cancelled": End("Stopped by you. What was written so far is kept.", "retry"),
-    "client_tools": End("Waiting for a tool that runs on the client's side."),
-    "interrupt": End("Waiting for an answer from you."),
+    "aborted": End("Stopped by a rule of this server. What was written so far is kept.", "retry", "warn"),
+    "client_tools": End("Waiting for the page that runs this tool."),
+    "interrupt": End("Waiting for your answer."),
     "no_calls": End("The model said it would use a tool, but named none.", "retry", "warn"),
     "max_iterations": End("Stopped after {turns} (the limit for one answer).", "continue", "warn"),
     "max_tool_calls": End("Stopped at the limit of tool calls for one answer.", "continue", "warn"),
+    "tool_call_budget": End("Stopped: the tool calls allowed for one answer are used up.", "continue", "warn"),
     "max_tokens": End("Stopped at the limit of tokens for one answer.", "continue", "warn"),
     "max_cost": End("Stopped at the cost limit for one answer.", "continue", "warn"),
     "max_seconds": End("Stopped at the time limit for one answer.", "continue", "warn"),
     "no_repeated_calls": End("Stopped: the model kept making the same tool call.", "retry", "warn"),
 }
+TOO_LATE = End("The time to answer is over. Cancel the question, or write a message.", tone="warn")
 OTHER_LIMIT = End("Stopped by the limit “{name}”.", "continue", "warn")
 
 LOST = End("The server stopped while this was being answered. What was written is kept.", "retry", "bad")
@@ -69,7 +75,7 @@ class CallState:
     """The state of a tool call: the word on its card, and its look (also the CSS class)."""
 
     word: str
-    look: Literal["busy", "done", "failed", "idle"]
+    look: Literal["busy", "done", "failed", "idle", "asks"]
 
 
 PREPARING = CallState("preparing", "busy")
@@ -77,6 +83,8 @@ RUNNING = CallState("running", "busy")
 DONE = CallState("done", "done")
 BY_PROVIDER = CallState("done by the provider", "done")
 WAITING = CallState("waiting", "idle")
+WAITING_FOR_YOU = CallState("waiting for you", "asks")
+NOTHING_CAME = CallState("no result", "failed")
 NO_RESULT = {
     "cancelled": CallState("cancelled", "idle"),
     "lost": CallState("outcome unknown", "failed"),
@@ -99,6 +107,25 @@ CALL_WORDS: dict[str, CallState] = {
     "over_budget": CallState("skipped", "idle"),
     "skipped": CallState("skipped", "idle"),
     "denied": CallState("denied", "idle"),
+    "cancelled": CallState("cancelled", "idle"),
+    "not_answered": CallState("not answered", "idle"),
+    "policy_failed": CallState("not run: permission unclear", "failed"),
+}
+
+ANSWER_WORDS = {
+    "approved": "Approved",
+    "edited": "Approved with changes",
+    "denied": "Denied",
+    "cancelled": "Cancelled",
+    "passed_over": "Not answered: the thread went on without it",
+}
+
+PROBLEM_WORDS = {
+    "unknown_interrupt": "This question is not open any more. Look at the thread for what came of it.",
+    "missing_answer": "Other questions of this thread are open too, and all are answered together. "
+    "Reload the page to see them.",
+    "interrupt_expired": "The time to answer is over. The question can only be cancelled now.",
+    "unknown_tool": "This tool is not there any more. The question can only be denied or cancelled.",
 }
 
 TURN_WORDS = {
@@ -115,7 +142,7 @@ def end_of(run: RunView, turns: int) -> End:
     if run.state == "lost":
         return LOST
     if run.state == "cancelled":
-        return END_WORDS["cancelled"]
+        return END_WORDS["aborted" if run.stop_reason == "aborted" else "cancelled"]
     if run.state == "interrupted":
         return END_WORDS["interrupt"]
     end = END_WORDS.get(run.stop_reason or "stop")
@@ -146,7 +173,21 @@ def duration(ms: int | None) -> str:
     return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
 
 
-def plain(name: str) -> str:
+def plain(name: str, most: int = 80) -> str:
     """A name from outside as one line of text, not longer than a line."""
     line = re.sub(r"\s+", " ", name).strip()
-    return line if len(line) <= 80 else line[:79] + "…"
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def moment(iso: str) -> str:
+    """A point in time for people, in UTC; "" for what is none."""
+    at = moment_of(iso)
+    return f"{at:%-d %b %Y, %H:%M} UTC" if at else ""
+
+
+def moment_of(iso: str | None) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(iso or "")
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)

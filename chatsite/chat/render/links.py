@@ -1,0 +1,68 @@
+"""What the runs of a thread say of each other's calls.
+
+A run that must wait ends. The run that takes it up brings the results of the calls that waited, and a question and
+its answer are nobody's message. So the card of a call may change long after its run ended, as long as it is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from agent.messages import ToolResultPart
+from chatsite.chat.render import words
+from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
+
+
+@dataclass(slots=True)
+class Links:
+    results: dict[str, ToolResultPart] = field(default_factory=dict)
+    """By call id: those that stand in another run than their call."""
+    questions: dict[str, InterruptView] = field(default_factory=dict)
+    """By call id."""
+    last: RunView | None = None
+    open: tuple[InterruptView, ...] = ()
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _open_calls: dict[str, str] = field(default_factory=dict)
+    """Call id -> id of its run, for the calls that have no result in their own run."""
+
+    def look(self, state: ThreadState, changed: Iterable[Segment]) -> set[str]:
+        """Take in a state of which these segments are new. The ids of the runs that may look different by others."""
+        for segment in changed:
+            self._take(segment)
+        self.last = state.segments[-1].run if state.segments else None
+        # What a run asks is told with its end; until then nobody has seen the question.
+        told = [
+            question
+            for question in state.interrupts
+            if not (self.last and self.last.active and question.run_id == self.last.id)
+        ]
+        self.questions = {question.tool_call_id: question for question in told}
+        self.open = tuple(question for question in told if question.open)
+        self.now = datetime.now(UTC)
+        unsettled = set(self._open_calls.values())
+        self._open_calls = {call: run for call, run in self._open_calls.items() if call not in self.results}
+        return unsettled
+
+    def is_over(self, question: InterruptView) -> bool:
+        """The time to answer it has passed."""
+        until = words.moment_of(question.expires_at)
+        return until is not None and until <= self.now
+
+    def taken_up(self, run: RunView) -> str:
+        """The state of the thread's last run, when that is another one: `active`, or how it ended."""
+        if self.last is None or self.last.id == run.id:
+            return ""
+        return "active" if self.last.active else self.last.state
+
+    def _take(self, segment: Segment) -> None:
+        calls = {call.id for message in segment.messages for call in message.tool_calls}
+        for message in segment.messages:
+            for result in message.tool_results:
+                if result.tool_call_id in calls:
+                    calls.discard(result.tool_call_id)
+                    self._open_calls.pop(result.tool_call_id, None)
+                else:
+                    self.results[result.tool_call_id] = result
+        self._open_calls.update(dict.fromkeys(calls, segment.run.id))
