@@ -364,8 +364,12 @@ async def test_tanstacks_body_runs_too(http, key, plays, settled):
 async def test_one_message_under_many_run_ids_at_once_is_one_run_and_the_others_are_told(
     http, key, plays, settled
 ):
-    plays(Turn("Once."))
-    answers = await asyncio.gather(*(post(http, key, body(run=f"r{number}")) for number in range(6)))
+    gate = asyncio.Event()
+    plays(Turn("Once.", gate=gate))
+    asking = [asyncio.ensure_future(post(http, key, body(run=f"r{number}"))) for number in range(6)]
+    await until(lambda: [task.done() for task in asking].count(True) == 5)
+    gate.set()
+    answers = await asyncio.gather(*asking)
     await settled()
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 5]
     winner = next(answer for answer in answers if answer.status_code == 200)
