@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient
 
 from agent.providers.scripted import ScriptedProvider
+from chatsite.asgi import application
 from chatsite.chat import access, agents, db, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.models import Run
@@ -73,6 +75,14 @@ async def settled() -> AsyncIterator[Callable[[], object]]:
     for work in runner.running_here():
         work.abort.abort("the test is over")
     await wait()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """A program's client of the ASGI application that the server serves."""
+    transport = httpx.ASGITransport(app=application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
 
 
 async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:

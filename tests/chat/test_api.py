@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-import httpx
 import pytest
 from channels.testing import HttpCommunicator
 
@@ -35,13 +34,6 @@ def body(text="What should I wear?", *, thread="T1", run="r1", message="u1", **m
         "forwardedProps": {},
         **more,
     }
-
-
-@pytest.fixture
-async def http():
-    transport = httpx.ASGITransport(app=application)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield client
 
 
 def frames(text: str) -> list[dict]:
