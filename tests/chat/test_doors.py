@@ -121,7 +121,7 @@ async def test_the_stream_brings_the_events_with_cursors_and_goes_on_with_the_ne
     done = await begin(person)
     await settled()
     url = f"/threads/{done.thread.public_id}/"
-    response = await page.get(f"{url}events")
+    response = await page.get(f"{url}events?after={done.run.public_id}:0")
     assert response.headers["content-type"].startswith("text/event-stream")
     reading = asyncio.ensure_future(chunks_until(response, lambda text: text.count('"RUN_FINISHED"') == 2))
     await page.post(f"{url}send", {"text": "And?", "client_id": "m2"}, headers=HTMX)
