@@ -9,10 +9,9 @@ from typing import Any
 from agent.approvals import interrupt_of
 from agent.closing import ClosingCode
 from agent.context import Aborted, RunContext
-from agent.errors import AgentError
+from agent.errors import AgentError, MiddlewareFailed
 from agent.events import Cancelled, Interrupt, Interrupted, Outcome, RunError, RunFinished, Success
 from agent.messages import FinishReason, ToolCallPart, Transcript
-from agent.middleware import MiddlewareFailed
 from agent.stack import MiddlewareStack
 from agent.steps import Finish, Wait, last_turn
 from agent.tally import Tally

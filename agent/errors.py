@@ -2,6 +2,8 @@
 
 AgentError                      `code`; the message is fit for people and holds no secret
 ├── InvalidRequest              the caller asked for something that cannot be done     invalid_request
+├── InvalidOutput               the model gave no value of the form asked for          invalid_output
+├── MiddlewareFailed            a middleware raised                                    middleware_error
 ├── ProviderError               the model could not be reached, or spoke nonsense      provider_error
 │   ├── ProviderUnreachable     no connection, or it broke                             provider_unreachable
 │   ├── ProviderTimeout         no first byte, or silence in the stream                provider_timeout
@@ -33,6 +35,18 @@ class AgentError(Exception):
 
 class InvalidRequest(AgentError):
     code = "invalid_request"
+
+
+class InvalidOutput(AgentError):
+    """The model gave no value of the form that was asked for."""
+
+    code = "invalid_output"
+
+
+class MiddlewareFailed(AgentError):
+    """A middleware raised. Which one, and why, is in the log."""
+
+    code = "middleware_error"
 
 
 class ProviderError(AgentError):

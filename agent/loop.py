@@ -28,10 +28,13 @@ from agent.approvals import Decision, Resolution, Verdicts, arguments_of
 from agent.closing import calls_left, close_old_calls, closing_answers, opening_answers
 from agent.context import Aborted, RunContext
 from agent.endings import Endings
+from agent.errors import MiddlewareFailed
 from agent.events import Custom, Event, RunError, RunFinished, RunStarted, StepFinished
 from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, open_calls
-from agent.middleware import MiddlewareFailed, ToolCall, TurnConfig
+from agent.middleware import ToolCall, TurnConfig
 from agent.model_turns import ModelTurn
+from agent.output import Output, OutputType
+from agent.providers.base import is_native
 from agent.reducer import apply
 from agent.stack import MiddlewareStack
 from agent.steps import (
@@ -42,6 +45,7 @@ from agent.steps import (
     Step,
     Wait,
     behind_words,
+    last_turn,
     limited,
     next_step,
 )
@@ -65,13 +69,15 @@ async def run_agent(
     input: Sequence[Message] = (),
     resolutions: Sequence[Resolution] = (),
     client_results: Sequence[ToolResultPart] = (),
+    output: OutputType | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Answer the transcript, with `input` behind it. Close it (`aclosing`) when you may leave early.
 
     `resolutions` are people's answers about calls that are open, checked by the application before
-    (`check_resolutions`); `client_results` what a client sends for its own.
+    (`check_resolutions`); `client_results` what a client sends for its own. `output` is the form that the run's
+    result has to have (`output.py`).
     """
-    run = AgentRun(agent, transcript, ctx, resolutions=resolutions)
+    run = AgentRun(agent, transcript, ctx, resolutions=resolutions, output=output)
     async with aclosing(run.events(input, client_results)) as told:
         async for event in told:
             yield event
@@ -87,6 +93,7 @@ class AgentRun:
         ctx: RunContext,
         *,
         resolutions: Sequence[Resolution] = (),
+        output: OutputType | None = None,
     ) -> None:
         # A signal of its own, that is given with the caller's: a middleware may end this run and no other.
         ctx = replace(ctx, abort=ctx.abort.child())
@@ -100,6 +107,7 @@ class AgentRun:
         self._endings = Endings(ctx, self._tally, self._stack)
         self._config = TurnConfig(agent.model, agent.system, tuple(agent.registry), agent.parameters)
         self._tools = agent.registry
+        self._output = None if output is None else Output(output, native=is_native(agent.provider))
         self._ended_by: Finish | Wait = Finish("stop")
         self._leave: CallModel | Finish | None = None
         self._last_words = ""
@@ -159,6 +167,8 @@ class AgentRun:
                 await self._stack.on_pause(self._ended_by)
             self._stack.check()
             terminal = self._endings.of(self._ended_by, self.transcript, self._tools)
+            if self._output is not None:
+                terminal = replace(terminal, result=self._output.result)
         except Exception as error:
             code, terminal = self._endings.broken_by(error, self.transcript)
             self.transcript = close_old_calls(self.transcript)
@@ -220,7 +230,14 @@ class AgentRun:
             step, self._leave = self._leave or await self._ask_leave(self.transcript), None
         if isinstance(step, CallModel):
             self._last_words = step.last_words
+        if isinstance(step, Finish) and self._output is not None:
+            step = self._output.next(step, self._last_text())
         return step
+
+    def _last_text(self) -> str:
+        turn = last_turn(self.transcript)
+        spoke = turn is not None and self._silent is None and self.transcript[-1].role == "assistant"
+        return turn.text if turn is not None and spoke else ""
 
     async def _judge(self, calls: Sequence[ToolCallPart]) -> Verdicts:
         """The verdicts of these calls. Each call is judged once a run."""
@@ -235,7 +252,8 @@ class AgentRun:
     async def _ask_leave(self, transcript: Transcript) -> CallModel | Finish:
         state = self._tally.state(transcript)
         reason = why_stop(self.agent.strategy, state) or await self._stack.on_should_continue(state)
-        return limited(transcript, reason, self.agent.final_answer)
+        # A run that owes an output is going to have its last words anyway.
+        return limited(transcript, reason, self.agent.final_answer and self._output is None)
 
     async def _settle_calls(self, step: Answer | RunTools) -> AsyncGenerator[Event, None]:
         first = len(self.transcript)
@@ -259,14 +277,18 @@ class AgentRun:
     async def _call_model(self, step: CallModel) -> AsyncGenerator[Event, None]:
         await self._stack.on_iteration(self._tally.turns + 1)
         await self._configure()
+        config = self._config
+        if self._output is not None:
+            config = replace(config, parameters={**config.parameters, **self._output.parameters})
         turn = ModelTurn(
             self.agent.provider,
-            self._config,
+            config,
             self._tools,
             self.ctx,
             self._tally,
             self._own_id,
-            "none" if step.last_words else "auto",
+            "none" if step.last_words or step.instruction else "auto",
+            step.instruction,
         )
         try:
             async with aclosing(turn.tell(self.transcript)) as told:

@@ -42,7 +42,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from agent.errors import AgentError, InvalidRequest
+from agent.errors import InvalidRequest
 from agent.events import Event, RunError, RunFinished
 from agent.messages import FinishReason, ToolCallPart, ToolResultPart, Transcript, Usage
 from agent.steps import Wait
@@ -51,12 +51,6 @@ from agent.tools import Tool
 
 Maybe = Awaitable[Any] | Any
 """What a hook gives back: a value, or something to await for it."""
-
-
-class MiddlewareFailed(AgentError):
-    """A middleware raised. Which one, and why, is in the log."""
-
-    code = "middleware_error"
 
 
 # -- what hooks are given ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.context import RunContext
 from agent.events import Event, StepFinished, StepStarted
-from agent.messages import Transcript, Usage
+from agent.messages import Transcript, Usage, user_message
 from agent.middleware import TurnConfig, TurnUsage
 from agent.providers.base import Provider, ToolChoice, TurnRequest
 from agent.tally import Tally
@@ -29,6 +29,7 @@ class ModelTurn:
         tally: Tally,
         own_id: Callable[[str], str],
         tool_choice: ToolChoice = "auto",
+        instruction: str = "",
     ) -> None:
         self.turn = Turn(ctx.new_id(), own_id, may_call=tool_choice != "none")
         self.ended: StepFinished
@@ -36,12 +37,16 @@ class ModelTurn:
         self._provider, self._config, self._tools, self._ctx = provider, config, tools, ctx
         self._tally = tally
         self._tool_choice = tool_choice
+        self._instruction = instruction
 
     async def tell(self, transcript: Transcript) -> AsyncGenerator[Event, None]:
         """All but the STEP_FINISHED: how that reads may depend on what comes next."""
         tally, turn, config = self._tally, self.turn, self._config
         number, started = tally.begin_turn(config.model), self._ctx.clock()
         yield StepStarted(step_name=f"turn-{number}")
+        if self._instruction:
+            # Behind the transcript and not in it: some providers take a last word of the model for its beginning.
+            transcript = transcript.append(user_message(f"{turn.message_id}-asked", self._instruction))
         request = TurnRequest(
             model=config.model,
             transcript=transcript,

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from agent.context import Aborted, RunContext
+from agent.errors import MiddlewareFailed
 from agent.events import Custom, Event, RunError, RunFinished, Terminal, ToolCallResult
 from agent.guard import GROWS, OWN_NAMES, Guard, is_free
 from agent.messages import ToolResultPart, Transcript
@@ -23,7 +24,6 @@ from agent.middleware import (
     Abort,
     Middleware,
     MiddlewareContext,
-    MiddlewareFailed,
     Skip,
     ToolCall,
     Transform,

@@ -55,9 +55,11 @@ from agent.tools import InvalidArguments, ToolRegistry, parse
 @dataclass(frozen=True, slots=True)
 class CallModel:
     """One more turn. `last_words`: the limit that was reached, when the turn is only there to say so in
-    words."""
+    words. `instruction`: what it is asked besides, when it is only there to give the run's output. Neither has
+    tools."""
 
     last_words: str = ""
+    instruction: str = ""
 
 
 @dataclass(frozen=True, slots=True)

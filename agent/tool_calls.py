@@ -35,10 +35,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from agent.context import Aborted, RunContext
-from agent.errors import AgentError, ToolError
+from agent.errors import AgentError, MiddlewareFailed, ToolError
 from agent.events import Custom, ToolCallResult
 from agent.messages import ToolCallPart, ToolResultPart
-from agent.middleware import MiddlewareFailed, Skip, ToolCall, Transform
+from agent.middleware import Skip, ToolCall, Transform
 from agent.results import content_of, cut_to, error_result
 from agent.text import storable
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry, parse

@@ -46,9 +46,17 @@ class TurnRequest:
 
 
 class Provider(Protocol):
-    """Something that streams one turn."""
+    """Something that streams one turn.
+
+    One that has `native_output`, and it is true, keeps to a JSON Schema given as `response_format`.
+    """
 
     @property
     def name(self) -> str: ...
 
     def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]: ...
+
+
+def is_native(provider: Provider) -> bool:
+    """Does it keep to a form by itself?"""
+    return bool(getattr(provider, "native_output", False))

@@ -157,6 +157,10 @@ class HttpProvider:
     def name(self) -> str:
         return self._endpoint.name
 
+    @property
+    def native_output(self) -> bool:
+        return bool(getattr(self._codec, "NATIVE_OUTPUT", False))
+
     def __repr__(self) -> str:
         return f"HttpProvider({self._endpoint!r})"
 

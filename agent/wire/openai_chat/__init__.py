@@ -22,6 +22,7 @@ from agent.wire.problems import model_names, provider_error
 
 __all__ = [
     "MODELS_PATH",
+    "NATIVE_OUTPUT",
     "PATH",
     "StreamDecoder",
     "StreamEncoder",
@@ -37,6 +38,7 @@ __all__ = [
 
 PATH = "/chat/completions"
 MODELS_PATH = "/models"
+NATIVE_OUTPUT = True  # an endpoint that does not know `response_format` is asked again without it
 
 
 def headers(api_key: str | None) -> dict[str, str]:

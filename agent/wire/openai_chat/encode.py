@@ -73,6 +73,8 @@ def amend_request(body: Json, error: ProviderError) -> Json | None:
     said = (error.detail or "").lower()
     if "stream_options" in said and "stream_options" in body:
         return {key: value for key, value in body.items() if key != "stream_options"}
+    if "response_format" in said and "response_format" in body:
+        return {key: value for key, value in body.items() if key != "response_format"}
     if "max_completion_tokens" in said and "max_tokens" in body:
         return _renamed(body, "max_tokens", "max_completion_tokens")
     if "max_completion_tokens" in said and "max_completion_tokens" in body:
