@@ -55,6 +55,36 @@ def port(name: str, default: int) -> int:
     return int(raw)
 
 
+def amount(name: str, default: float | None = None) -> float | None:
+    """A number above 0, or None for no limit."""
+    raw = text(name)
+    if not raw:
+        return default
+    try:
+        value = float(raw)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ImproperlyConfigured(f"{name} is {raw!r}; write a number above 0.")
+    return value
+
+
+def prices(name: str) -> dict[str, tuple[float, ...]]:
+    """Model -> (input, output[, cached input]) a million tokens, from `model=1.25/10/0.125, other=3/15`."""
+    table: dict[str, tuple[float, ...]] = {}
+    for item in listing(name):
+        model, _, figures = item.partition("=")
+        try:
+            table[model.strip()] = tuple(float(figure) for figure in figures.split("/"))
+        except ValueError:
+            table[model.strip()] = ()
+        if not model.strip() or len(table[model.strip()]) not in {2, 3}:
+            raise ImproperlyConfigured(
+                f"{name} holds {item!r}; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens."
+            )
+    return table
+
+
 def listing(name: str, default: Collection[str] = ()) -> list[str]:
     return [item.strip() for item in text(name).split(",") if item.strip()] or list(default)
 

@@ -16,11 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from django.utils.module_loading import import_string
+
 from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
 from agent.errors import AgentError
 from agent.providers.demo import DemoProvider
 from agent.providers.http import Endpoint, HttpProvider
 from agent.wire import anthropic, openai_chat
+from chatsite.chat import budgets
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.tools import server_tools
@@ -118,6 +121,9 @@ class Agents:
             model=model,
             tools=self.tools_with(client_tools),
             system=setting("CHAT_SYSTEM_PROMPT"),
+            strategy=budgets.strategy(),
+            middleware=tuple(map(import_string, setting("CHAT_MIDDLEWARE"))),
+            cost=budgets.cost(),
             final_answer=True,
         )
 

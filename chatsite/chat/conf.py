@@ -16,6 +16,13 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_MODELS": [],
     "EXAMPLE_TOOLS": True,
     "CHAT_SYSTEM_PROMPT": "",
+    "CHAT_MIDDLEWARE": (),
+    "RUN_MAX_TURNS": 5,
+    "RUN_MAX_TOOL_CALLS": None,
+    "RUN_MAX_TOKENS": None,
+    "RUN_MAX_COST": None,
+    "RUN_MAX_SECONDS": None,
+    "MODEL_PRICES": {},
     "CHAT_MESSAGE_MAX_CHARS": 100_000,
 }
 

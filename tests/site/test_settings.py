@@ -16,6 +16,12 @@ WRONG = [
     ({"SERVER": "gunicorn"}, "SERVER is 'gunicorn'; write daphne or uvicorn."),
     ({"DEBUG": "maybe"}, "DEBUG is 'maybe'; write true or false."),
     ({"EXAMPLE_TOOLS": "2"}, "EXAMPLE_TOOLS is '2'; write true or false."),
+    ({"RUN_MAX_TURNS": "0"}, "RUN_MAX_TURNS is '0'; write a number above 0."),
+    ({"RUN_MAX_COST": "cheap"}, "RUN_MAX_COST is 'cheap'; write a number above 0."),
+    (
+        {"MODEL_PRICES": "gpt-5=1.25"},
+        "MODEL_PRICES holds 'gpt-5=1.25'; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens.",
+    ),
     ({"LOG_LEVEL": "loud"}, "LOG_LEVEL is 'loud'; write DEBUG or INFO or WARNING or ERROR or CRITICAL."),
     (
         {"DATABASE_URL": "mysql://root:hunter2@db/chat"},
@@ -68,6 +74,9 @@ def read_all(folder):
     env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
     env.boolean("DEBUG", False)
     env.boolean("EXAMPLE_TOOLS", True)
+    env.amount("RUN_MAX_TURNS", 5)
+    env.amount("RUN_MAX_COST")
+    env.prices("MODEL_PRICES")
     env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
     env.database("DATABASE_URL", folder / "db.sqlite3")
     env.base_url("OPENAI_BASE_URL")
