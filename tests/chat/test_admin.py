@@ -19,7 +19,7 @@ from agent.providers.scripted import Turn
 from chatsite.chat import access, commands, db, store
 from chatsite.chat.admin.filters import distinct_values
 from chatsite.chat.commands import Retry, Send
-from chatsite.chat.models import ApiKey, Message, Run, RunEvent, Thread, ToolCall
+from chatsite.chat.models import ApiKey, ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import until
 
 HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -614,3 +614,26 @@ def test_the_stylesheets_of_the_pages_are_there(admin, person):
     for name in ("chat/chat.css", "chat/code.css", "chat/admin.css"):
         assert name in text
         assert finders.find(name)
+
+
+# -- questions to people -------------------------------------------------------------------------------------
+
+
+def test_who_answered_what_when_and_by_which_door_is_seen_and_cannot_be_changed(admin, person):
+    thread = weather(person, title="Mail")
+    run = thread.runs.get()
+    question = Interrupt.objects.create(
+        public_id="i1", run=run, thread=thread, tool_call_id="c1", tool_name="send_email", status="approved",
+        data={"id": "i1", "message": HOSTILE}, edited_arguments={"to": HOSTILE}, answered_by=person,
+        answered_at=timezone.now(), door="api", resumed_by=run,
+    )  # fmt: skip
+    rule = ApprovalRule.objects.create(thread=thread, tool_name="send_email", created_by=person)
+    for row in (question, rule):
+        listed = page(admin, reverse(f"admin:chat_{row._meta.model_name}_changelist"))
+        assert "send_email" in listed
+        assert "ada" in listed
+        address = reverse(f"admin:chat_{row._meta.model_name}_change", args=[row.pk])
+        shown = page(admin, address)
+        assert "<script>alert" not in shown
+        assert admin.post(address, {"status": "open"}).status_code == 403
+    assert "approved" in page(admin, reverse("admin:chat_interrupt_changelist"))

@@ -227,12 +227,12 @@ class MessageAdmin(ReadOnlyAdmin):
 @admin.register(ToolCall)
 class ToolCallAdmin(ReadOnlyAdmin):
     fields = (
-        "call_id", "run", "name", "state", "error_code", "pretty_arguments", "pretty_result", "created_at",
-        "claimed_at", "finished_at", "duration",
+        "call_id", "run", "name", "state", "error_code", "pretty_arguments", "pretty_edit", "pretty_result",
+        "created_at", "claimed_at", "finished_at", "duration",
     )  # fmt: skip
     list_display = ("name", "state", "error_code", "duration", "of_run", "created_at")
     list_select_related = ("run",)
-    heavy = ("arguments", "result")
+    heavy = ("arguments", "edited_arguments", "result")
     sortable_by = ("name", "state", "created_at")
     list_filter = ("state", filters.ToolNameFilter, filters.ErrorCodeFilter, filters.DayFilter)
     search_fields = ("name", "call_id", "arguments")
@@ -256,6 +256,10 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description="arguments")
     def pretty_arguments(self, row: Any) -> SafeString | str:
         return as_json_text(row.arguments)
+
+    @admin.display(description="edited by a person")
+    def pretty_edit(self, row: Any) -> SafeString | str:
+        return as_json_text(row.edited_arguments)
 
     @admin.display(description="result")
     def pretty_result(self, row: Any) -> SafeString | str:
