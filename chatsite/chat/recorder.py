@@ -61,6 +61,7 @@ STATE_OF_ERROR: Mapping[str | None, str] = {
     "incomplete_stream": State.SKIPPED,
     "unknown_tool": State.SKIPPED,
     "policy_failed": State.SKIPPED,
+    "over_budget": State.SKIPPED,
     "not_answered": State.SKIPPED,
     "denied": State.DENIED,
     "cancelled": State.CANCELLED,
