@@ -7,9 +7,11 @@ thread, or the page again with the sentence and the typed text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any
+from urllib.parse import unquote
 
 from django.contrib.auth import get_user
 from django.contrib.auth.views import redirect_to_login
@@ -18,21 +20,27 @@ from django.http import (
     HttpResponse,
     HttpResponseBase,
     HttpResponseRedirect,
+    QueryDict,
     StreamingHttpResponse,
 )
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
 from django.views.decorators.http import require_GET, require_POST, require_safe
+from pydantic import ValidationError
 
+from agent.text import storable
 from chatsite.chat import commands, db, eventlog, rounds, store, stream
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
-from chatsite.chat.commands import Command, Retry, Send, Stop
+from chatsite.chat.commands import Answer, Command, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
-from chatsite.chat.problems import Missing, Problem
+from chatsite.chat.problems import Invalid, Missing, Problem
+from chatsite.chat.render.context import Typed
+from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
 from chatsite.chat.render.fragments import render_transcript
-from chatsite.chat.state import ThreadState
+from chatsite.chat.render.words import PROBLEM_WORDS
+from chatsite.chat.state import InterruptView, ThreadState
 
 THREADS_IN_LIST = 200
 DRAFT_CHARS = 2000
@@ -102,6 +110,33 @@ async def retry(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _command(request, thread_id, Retry(model=request.POST.get("model", "")))
 
 
+@require_POST
+@_door
+async def answer(request: HttpRequest, thread_id: str) -> HttpResponse:
+    row = await commands.thread_for(request.person, thread_id)
+    state = await eventlog.state_now(eventlog.channel_of(row.pk), row)
+    try:
+        command = _answer_of(request.POST, state)
+    except Invalid as problem:
+        return await _refused(request, row, problem)
+    return await _command(request, thread_id, command)
+
+
+@require_POST
+@_door
+async def forget(request: HttpRequest, thread_id: str) -> HttpResponse:
+    tool = unquote(request.POST.get("tool", ""))
+    row = await commands.thread_for(request.person, thread_id)
+    response = await _command(request, thread_id, Forget(tool=tool))
+    if channel := eventlog.open_channel(row.pk):
+        if channel.live is not None:
+            base = channel.live.base
+            left = tuple(name for name in base.always_allowed if name != tool)
+            channel.live.base = replace(base, always_allowed=left)
+        channel.tell()
+    return response
+
+
 @require_GET
 @_door
 async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
@@ -126,6 +161,36 @@ def _send_of(request: HttpRequest) -> Send:
     )
 
 
+def _answer_of(form: QueryDict, state: ThreadState) -> Answer:
+    """The answers in a form of `render.asking`. Raises Invalid for what cannot be read or is not there."""
+    known = {question.id: question for question in state.interrupts}
+    posted = dict(form.lists())
+    try:
+        answers = [
+            _one_answer(known.get(unquote(id)) or InterruptView(unquote(id), "", "", ""), posted)
+            for id in dict.fromkeys(form.getlist("q"))
+        ]
+        return Answer(answers=answers)
+    except Unreadable as unreadable:
+        raise Invalid(str(unreadable)) from None
+    except ValidationError:
+        raise Invalid("Choose an answer for each question, then send.") from None
+
+
+def _one_answer(question: InterruptView, posted: Mapping[str, Sequence[str]]) -> OneAnswer:
+    def said(step: str) -> str:
+        return (posted.get(name_of(question, step)) or [""])[-1]
+
+    status = said("do")
+    return OneAnswer(
+        interrupt_id=question.id,
+        status=status,
+        edited_args=read_arguments(question, posted) if status == "approved" else None,
+        reason=storable(said("reason").replace("\r\n", "\n").strip())[:2000] if status == "denied" else "",
+        always=bool(said("always")),
+    )
+
+
 async def _command(request: HttpRequest, thread_id: str, command: Command) -> HttpResponse:
     try:
         await commands.perform(request.person, thread_id, command, door="page")
@@ -139,7 +204,13 @@ async def _command(request: HttpRequest, thread_id: str, command: Command) -> Ht
 
 
 def _past(command: Command) -> str:
-    return {"send": "sent", "stop": "stopped", "retry": "retried"}[command.type]
+    return {
+        "send": "sent",
+        "stop": "stopped",
+        "retry": "retried",
+        "answer": "answered",
+        "forget": "forgotten",
+    }[command.type]
 
 
 def _to(request: HttpRequest, url: str) -> HttpResponse:
@@ -149,11 +220,13 @@ def _to(request: HttpRequest, url: str) -> HttpResponse:
 
 
 async def _refused(request: HttpRequest, row: Thread | None, problem: Problem) -> HttpResponse:
+    said = PROBLEM_WORDS.get(problem.code, str(problem))
     if _by_htmx(request):
-        words = format_html('<p class="notice error" role="alert">{}</p>', str(problem))
+        words = format_html('<p class="notice error" role="alert">{}</p>', said)
         return HttpResponse(words, status=problem.status)
     draft = request.POST.get("text", "")
-    return await _page(request, row, notice=str(problem), draft=draft, status=problem.status)
+    typed = dict(request.POST.lists())
+    return await _page(request, row, notice=said, draft=draft, typed=typed, status=problem.status)
 
 
 async def _not_found(request: HttpRequest) -> HttpResponse:
@@ -164,7 +237,13 @@ async def _not_found(request: HttpRequest) -> HttpResponse:
 
 
 async def _page(
-    request: HttpRequest, row: Thread | None, *, notice: str = "", draft: str = "", status: int = 200
+    request: HttpRequest,
+    row: Thread | None,
+    *,
+    notice: str = "",
+    draft: str = "",
+    typed: Typed | None = None,
+    status: int = 200,
 ) -> HttpResponse:
     catalog = await agents().catalog()
     state = await eventlog.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
@@ -172,7 +251,7 @@ async def _page(
     context = {
         "thread": row,
         "state": state,
-        "transcript_html": render_transcript(state),
+        "transcript_html": render_transcript(state, typed),
         "threads": await db.read(_threads_of, request.person.pk),
         "models": [
             {"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices

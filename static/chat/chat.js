@@ -14,18 +14,31 @@
     notice.replaceChildren(p);
   };
 
+  const localTimes = () => {
+    for (const time of document.querySelectorAll("#log time:not([title])")) {
+      time.title = time.textContent;
+      time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    }
+  };
+  localTimes();
+
   // -- swaps: <hx-up>, <hx-set>, <hx-add> (chatsite/chat/render/swaps.py says what they mean)
 
   const put = (fragment, parent) => {
     const added = [...fragment.children];
     for (const element of added) {
       const old = element.id && byId(element.id);
+      // A question that is on the page already: somebody may be typing in it.
+      if (old?.dataset.q && old.dataset.q === element.dataset.q) continue;
       if (old) {
+        if (old.dataset.q && old.contains(document.activeElement)) queueMicrotask(() => text.focus({ preventScroll: true }));
         const open = [old, ...old.querySelectorAll("details[open]")].filter((one) => one.open && one.id);
         old.replaceWith(element);
         for (const { id } of open) byId(id)?.setAttribute("open", "");
       } else parent?.append(element);
+      if (element.dataset.q) element.closest("details").open = true;
     }
+    localTimes();
     return added;
   };
 
@@ -170,10 +183,10 @@
     if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
     say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
   });
-  for (const past of ["sent", "stopped", "retried"]) {
+  for (const past of ["sent", "stopped", "retried", "answered", "forgotten"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
       done(event.target);
-      if (past !== "stopped") toEnd();
+      if (!["stopped", "forgotten"].includes(past)) toEnd();
       if (matchMedia("(hover: hover)").matches) text.focus({ preventScroll: true });
     });
   }

@@ -12,8 +12,10 @@ from functools import lru_cache
 
 from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from chatsite.chat.render import words
+from chatsite.chat.render.asking import changed, question_html
 from chatsite.chat.render.blocks import tidy
-from chatsite.chat.render.context import Context
+from chatsite.chat.render.context import Context, Question
+from chatsite.chat.render.fields import json_text
 from chatsite.chat.render.markdown import clean, code_html, escape
 
 MAX_SHOWN = 40_000
@@ -21,32 +23,68 @@ MAX_SHOWN = 40_000
 
 
 def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> dict[str, str]:
-    """The parts of a card that change: state, arguments, result."""
-    result = context.results[number]
-    state = _state_of(call, context, result)
+    """The parts of a card that change: a glance at it, state, question, arguments, result."""
+    result, question = context.results[number], context.questions[number]
+    state = _state_of(call, context, number)
     if context.is_open:
         # Arguments are shown when they are whole: half of them say little, and sending them again at each
         # step would cost the square of their length.
         arguments, more = "", words.count(len(call.arguments), "character")
     else:
-        arguments, more = pretty(call.arguments), words.duration(result.duration_ms if result else None)
-    shown = f"<p class=lab>Arguments</p>{_code(arguments)}" if arguments.strip() else ""
+        arguments, more = call.used_arguments, words.duration(result.duration_ms if result else None)
     return {
         f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
         f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
-        f"{id}a": f"<div id={id}a hx-ignore>{shown}</div>",
+        f"{id}q": question_html(f"{id}q", question),
+        f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, question)}</div>",
         f"{id}r": f"<div id={id}r hx-ignore>{_result(result)}</div>",
     }
 
 
-def _state_of(call: ToolCallPart, context: Context, result: ToolResultPart | None) -> words.CallState:
+def card(id: str, call: ToolCallPart, pieces: dict[str, str], question: Question | None) -> str:
+    """A whole card; open when it waits for a person."""
+    brief, state, *rest = pieces.values()
+    name = f"<b hx-ignore>{escape(words.plain(call.name))}</b>"
+    opened = " open" if question is not None and question.view.open else ""
+    return f"<details id={id} class=call{opened}><summary>{name}{brief}{state}</summary>{''.join(rest)}</details>"
+
+
+def _state_of(call: ToolCallPart, context: Context, number: int) -> words.CallState:
+    result, question = context.results[number], context.questions[number]
     if result is not None:
         return words.call_state(result.error)
     if call.provider_executed:
         return words.PREPARING if context.is_open else words.BY_PROVIDER
-    if context.run_state == "active":
+    if question is not None and question.view.open:
+        return words.WAITING_FOR_YOU
+    if question is not None and question.view.status in ("denied", "cancelled"):
+        return words.CALL_WORDS[question.view.status]
+    if "active" in (context.run_state, context.taken_up):
         return words.PREPARING if context.is_open else words.RUNNING
-    return words.NO_RESULT.get(context.run_state, words.CallState("no result", "failed"))
+    if context.taken_up:
+        return words.TAKEN_UP_NO_RESULT.get(context.taken_up, words.NOTHING_CAME)
+    return words.NO_RESULT.get(context.run_state, words.NOTHING_CAME)
+
+
+def _arguments(call: ToolCallPart, arguments: str, question: Question | None) -> str:
+    """The arguments, and beside them the model's own where a person changed them."""
+    if question is not None and question.view.open and not question.over:
+        return ""  # they stand in the form
+    edited = call.edited
+    if (
+        edited is None
+        and question is not None
+        and question.view.status == "approved"
+        and changed(question.view)
+    ):
+        edited = json_text(question.view.edited)
+    if edited is not None:
+        return (
+            f"<div class=two><div><p class=lab>The assistant wrote</p>{_code(pretty(call.arguments))}</div>"
+            f"<div><p class=lab>Approved instead</p>{_code(pretty(edited))}</div></div>"
+        )
+    shown = pretty(arguments)
+    return f"<p class=lab>Arguments</p>{_code(shown)}" if shown.strip() else ""
 
 
 def _result(result: ToolResultPart | None) -> str:
@@ -59,6 +97,8 @@ def _result(result: ToolResultPart | None) -> str:
         others = [part for part in result.content if not isinstance(part, TextPart)]
     if result.error is not None:
         said, code = _error_message(texts[0] if texts else ""), words.plain(result.error)
+        if words.call_state(result.error).look == "idle":  # nothing failed: it did not come to it
+            return f"<p class=lab>What the assistant was told</p><p class=raw>{escape(said)}</p>"
         return f"<p class=lab>Error</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
     shown = "".join(_code(pretty(text)) for text in texts)
     return f"<p class=lab>Result</p>{shown}" + "".join(

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agent.messages import ToolResultPart
-from chatsite.chat.state import Segment
+from chatsite.chat.render.links import Links
+from chatsite.chat.state import InterruptView, Segment
+
+Typed = Mapping[str, Sequence[str]]
+"""What a person typed into a form that was refused, by the names of its controls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a call, as it is shown. `alone`: the only one that is open in the thread."""
+
+    view: InterruptView
+    alone: bool = True
+    over: bool = False
+    typed: Typed | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +33,38 @@ class Context:
     goes_on: bool
     """There are assistant messages behind it in its run."""
     results: tuple[ToolResultPart | None, ...]
+    """Of each call; a later run may have brought it."""
+    questions: tuple[Question | None, ...] = ()
+    taken_up: str = ""
+    """While a call is open: how the later run stands that took this one up."""
 
 
-def contexts_of(segment: Segment) -> list[Context]:
+def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> list[Context]:
     """The context of each message of a run."""
-    results: dict[str, ToolResultPart] = {
+    own: dict[str, ToolResultPart] = {
         result.tool_call_id: result for message in segment.messages for result in message.tool_results
     }
     last = max((i for i, m in enumerate(segment.messages) if m.role == "assistant"), default=-1)
     state = "active" if segment.run.active else segment.run.state
-    return [
-        Context(
-            run_state=state,
-            is_open=state == "active" and index == last and message.finish_reason is None,
-            goes_on=index < last,
-            results=tuple(results.get(call.id) for call in message.tool_calls),
+    contexts = []
+    for index, message in enumerate(segment.messages):
+        calls = message.tool_calls
+        results = tuple(own.get(call.id) or links.results.get(call.id) for call in calls)
+        contexts.append(
+            Context(
+                run_state=state,
+                is_open=state == "active" and index == last and message.finish_reason is None,
+                goes_on=index < last,
+                results=results,
+                questions=tuple(_question(call.id, links, typed) for call in calls),
+                taken_up=links.taken_up(segment.run) if None in results else "",
+            )
         )
-        for index, message in enumerate(segment.messages)
-    ]
+    return contexts
+
+
+def _question(call_id: str, links: Links, typed: Typed | None) -> Question | None:
+    view = links.questions.get(call_id)
+    if view is None or not view.open:
+        return Question(view) if view else None
+    return Question(view, alone=len(links.open) == 1, over=links.is_over(view), typed=typed)

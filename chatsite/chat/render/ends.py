@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chatsite.chat.render import words
+from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.state import RunView, Segment, ThreadState
 
@@ -13,16 +14,33 @@ _BUTTONS = {
 }
 
 
-def end_html(id: str, segment: Segment) -> str:
+def end_html(id: str, segment: Segment, links: Links) -> str:
     """The line behind a run: that it works, or how it ended, what to do next, and what it took."""
     run = segment.run
     if run.active:
         dots = "<span class=dots><i></i><i></i><i></i></span>"
         return f'<footer id={id}e class="end busy" aria-hidden=true>{dots}</footer>'
-    end = words.end_of(run, turns(segment))
+    went_on = words.waited(run) and bool(links.taken_up(run))
+    end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links))
+    if words.waited(run) and not went_on and len(links.open) > 1:
+        return f"<footer id={id}e class=end>{_several(links)}</footer>"
     said = f'<p class="said {end.tone}">{escape(end.text)}</p>' if end.text else ""
-    copy = '<button type=button class="copy all">Copy</button>' if _has_answer(segment) else ""
+    copy = (
+        '<button type=button class="copy all">Copy</button>' if _has_answer(segment) and not went_on else ""
+    )
     return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{_facts(run)}</footer>"
+
+
+def _several(links: Links) -> str:
+    """Several open questions are answered at once, so the button stands behind them all."""
+    return (
+        f"<p class=said>{words.count(len(links.open), 'question')} wait for you and are answered together.</p>"
+        "<button class=yes form=answer-form>Send answers</button>"
+    )
+
+
+def _too_late(links: Links) -> bool:
+    return bool(links.open) and all(map(links.is_over, links.open))
 
 
 def _has_answer(segment: Segment) -> bool:
@@ -42,16 +60,18 @@ def _facts(run: RunView) -> str:
 
 
 def spoken(state: ThreadState) -> str:
-    """The boundary a screen reader hears: what runs, or how the last run ended."""
+    """The boundary a screen reader hears: what runs, what is asked, or how the last run ended."""
     if not state.segments:
         return ""
     segment = state.segments[-1]
     run = segment.run
-    if not run.active:
-        end = words.end_of(run, turns(segment))
-        return end.text or "Answer finished."
-    calls = _open_call_names(segment)
-    return f"Running {', '.join(calls)}." if calls else "Answering."
+    if run.active:
+        calls = _open_call_names(segment)
+        return f"Running {', '.join(calls)}." if calls else "Answering."
+    if state.open_interrupts:
+        tools = dict.fromkeys(words.plain(question.tool_name) for question in state.open_interrupts)
+        return f"Your approval is needed: {', '.join(tools)}."
+    return words.end_of(run, turns(segment)).text or "Answer finished."
 
 
 def turns(segment: Segment) -> int:

@@ -147,9 +147,7 @@ def read_arguments(question: InterruptView, posted: Mapping[str, Sequence[str]])
         if not isinstance(values[0], dict):
             raise Unreadable(f"{fields[0].label}: this must be a JSON object, in braces.")
         return storable_json(values[0], storable)
-    read = {
-        field.name: value for field, value in zip(fields, values, strict=True) if value is not MISSING
-    }
+    read = {field.name: value for field, value in zip(fields, values, strict=True) if value is not MISSING}
     return storable_json(read, storable)
 
 

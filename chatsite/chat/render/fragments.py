@@ -8,32 +8,37 @@ Rule 3: applying a fragment twice changes nothing the second time (`swaps.py` sa
     swaps         the elements of a fragment      growing       a text that streams in
     blocks        its settled blocks and tail     markdown      markdown to clean HTML
     cards, ends   tool calls; how a run ended     words         the tables of plain words
+    asking        a question to a person          fields        its arguments as a form, and back
+    links         what runs hold of each other's calls
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from django.utils.safestring import SafeString, mark_safe
 
+from chatsite.chat.render.asking import standing_html
+from chatsite.chat.render.context import Typed
 from chatsite.chat.render.ends import spoken
-from chatsite.chat.render.swaps import live, live_html, status, title_html, up
+from chatsite.chat.render.swaps import live, live_html, replace_shown, status, title_html, up
 from chatsite.chat.render.transcript import Writer
-from chatsite.chat.state import ThreadState
+from chatsite.chat.state import Segment, ThreadState
 
-__all__ = ["FragmentWriter", "live_html", "render_full", "render_transcript"]
+__all__ = ["FragmentWriter", "live_html", "render_full", "render_transcript", "standing_html"]
 
 
-def render_transcript(state: ThreadState) -> SafeString:
-    """The whole transcript as the page shows it."""
-    return mark_safe(Writer().whole(state))  # noqa: S308 - every text in it is escaped or cleaned
+def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
+    """The whole transcript as the page shows it; `typed` into a form that was refused stands in it again."""
+    return mark_safe(Writer(typed).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
 
 
 def render_full(state: ThreadState) -> str:
     """A fragment that puts the whole transcript in the place of whatever the page shows."""
     writer = Writer()
     return f'<hx-partial hx-target="#log" hx-swap="innerHTML">{writer.whole(state)}</hx-partial>' + "".join(
-        [live(state), status(spoken(state)), title_html(state)]
+        [live(state), replace_shown(standing_html(state)), status(spoken(state)), title_html(state)]
     )
 
 
@@ -41,9 +46,11 @@ class FragmentWriter:
     """Brings a page that shows one state to the next one. One for each follower."""
 
     def __init__(self, state: ThreadState) -> None:
-        self._state = state
+        self._state = _as_it_was_told(state)
         self._writer = Writer()
-        self._writer.whole(state)
+        self._writer.whole(self._state)
+        self._rules_told = False
+        """A reader of long ago may have seen other standing rules than the state of that time says now."""
 
     def update(self, state: ThreadState) -> str:
         """The fragments from the last state to this one; "" when nothing changed."""
@@ -53,18 +60,29 @@ class FragmentWriter:
             self._writer = Writer()
             self._writer.whole(state)
             return render_full(state)
-        return "".join(self._changes(before, state, common))
+        changes = "".join(self._changes(before, state, common))
+        if changes and not self._rules_told:
+            self._rules_told = True
+            changes = replace_shown(standing_html(state)) + changes
+        return changes
 
     def _changes(self, before: ThreadState, state: ThreadState, common: int) -> Iterable[str]:
-        for gone in before.segments[common:]:  # a retry takes the place of a run
-            yield self._writer.without(gone)
-        for old, segment in zip(before.segments[:common], state.segments, strict=False):
-            if old is not segment:
+        pairs = list(zip(before.segments[:common], state.segments, strict=False))
+        new = state.segments[common:]
+        changed = [segment for old, segment in pairs if old is not segment]
+        gone = before.segments[common:]  # a retry takes the place of a run
+        unsettled = self._writer.look(state, [*changed, *new], anew=bool(gone))
+        for segment in gone:
+            yield self._writer.without(segment)
+        for old, segment in pairs:
+            if segment.run.id in unsettled or not _same(old, segment):
                 yield from self._writer.segment_changes(old, segment)
-        for segment in state.segments[common:]:
+        for segment in new:
             yield up("log", self._writer.segment(segment))
         if (before.active_run is None) != (state.active_run is None):
             yield live(state)
+        if (standing := standing_html(state)) != standing_html(before):
+            yield replace_shown(standing)
         if (said := spoken(state)) != spoken(before) and said:
             yield status(said)
         if before.title != state.title:
@@ -79,3 +97,33 @@ def _common_runs(before: ThreadState, state: ThreadState) -> int:
             break
         common += 1
     return common
+
+
+def _same(old: Segment, new: Segment) -> bool:
+    if old is new:
+        return True
+    return (
+        old.run == new.run
+        and len(old.messages) == len(new.messages)
+        and all(a is b for a, b in zip(old.messages, new.messages, strict=True))
+    )
+
+
+def _as_it_was_told(state: ThreadState) -> ThreadState:
+    """The state with the questions open that its last run asked.
+
+    For a state of the past, the questions come as they stand now; but whoever has read no further than that run has
+    seen them open, since an answer begins another.
+    """
+    if not state.segments:
+        return state
+    last = state.segments[-1].run.id
+    return replace(
+        state,
+        interrupts=tuple(
+            replace(each, status="open", edited=None, reason="", answered_by="", answered_at="")
+            if each.run_id == last
+            else each
+            for each in state.interrupts
+        ),
+    )

@@ -32,12 +32,7 @@ class Links:
         for segment in changed:
             self._take(segment)
         self.last = state.segments[-1].run if state.segments else None
-        # What a run asks is told with its end; until then nobody has seen the question.
-        told = [
-            question
-            for question in state.interrupts
-            if not (self.last and self.last.active and question.run_id == self.last.id)
-        ]
+        told = questions_told(state)
         self.questions = {question.tool_call_id: question for question in told}
         self.open = tuple(question for question in told if question.open)
         self.now = datetime.now(UTC)
@@ -66,3 +61,11 @@ class Links:
                 else:
                     self.results[result.tool_call_id] = result
         self._open_calls.update(dict.fromkeys(calls, segment.run.id))
+
+
+def questions_told(state: ThreadState) -> tuple[InterruptView, ...]:
+    """What a run asks is told with its end; until then nobody has seen the question."""
+    active = state.active_run
+    if active is None:
+        return state.interrupts
+    return tuple(question for question in state.interrupts if question.run_id != active.id)

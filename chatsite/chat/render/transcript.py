@@ -19,10 +19,11 @@ from agent.messages import (
     ToolCallPart,
 )
 from chatsite.chat.render import words
-from chatsite.chat.render.cards import attachment, call_pieces, scrolls
-from chatsite.chat.render.context import Context, contexts_of
+from chatsite.chat.render.cards import attachment, call_pieces, card, scrolls
+from chatsite.chat.render.context import Context, Typed, contexts_of
 from chatsite.chat.render.ends import end_html
 from chatsite.chat.render.growing import Growing
+from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.render.swaps import gone, replace_shown, short_id, up
 from chatsite.chat.state import Segment, ThreadState
@@ -42,22 +43,32 @@ class _Shown:
 class Writer:
     """Knows what the page shows: each message, and the end of each run."""
 
-    def __init__(self) -> None:
+    def __init__(self, typed: Typed | None = None) -> None:
         self._messages: dict[str, _Shown] = {}
         self._ends: dict[str, str] = {}
+        self._links = Links()
+        self._typed = typed
 
     def whole(self, state: ThreadState) -> str:
+        self._links.look(state, state.segments)
         return "".join(self.segment(segment) for segment in state.segments)
+
+    def look(self, state: ThreadState, changed: Sequence[Segment], *, anew: bool = False) -> set[str]:
+        """Get ready for the changes to a state: the ids of the runs that may look different by what others hold."""
+        if anew:
+            self._links = Links()
+        return self._links.look(state, state.segments if anew else changed)
 
     def segment(self, segment: Segment) -> str:
         id = short_id("r", segment.run.id)
-        contexts = contexts_of(segment)
+        contexts = contexts_of(segment, self._links, self._typed)
         articles = "".join(
             self._article(message, context)
             for message, context in zip(segment.messages, contexts, strict=True)
         )
-        end = self._ends[id] = end_html(id, segment)
-        return f"<section id={id} class=run><div id={id}m>{articles}</div>{end}</section>"
+        end = self._ends[id] = end_html(id, segment, self._links)
+        look = "run" if any(message.role == "user" for message in segment.messages) else '"run more"'
+        return f"<section id={id} class={look}><div id={id}m>{articles}</div>{end}</section>"
 
     def without(self, segment: Segment) -> str:
         """The fragment that takes a run off the page."""
@@ -66,8 +77,6 @@ class Writer:
         return gone(short_id("r", segment.run.id))
 
     def segment_changes(self, old: Segment, segment: Segment) -> Iterable[str]:
-        if old.run == segment.run and _same(old.messages, segment.messages):
-            return
         id = short_id("r", segment.run.id)
         if [message.id for message in old.messages] != [
             message.id for message in segment.messages[: len(old.messages)]
@@ -76,14 +85,16 @@ class Writer:
                 self._messages.pop(message.id, None)
             yield up("log", self.segment(segment))
             return
-        for message, context in zip(segment.messages, contexts_of(segment), strict=True):
+        for message, context in zip(
+            segment.messages, contexts_of(segment, self._links, self._typed), strict=True
+        ):
             shown = self._messages.get(message.id)
             if shown is None:
                 if article := self._article(message, context):
                     yield up(f"{id}m", article)
             elif shown.message is not message or shown.context != context:
                 yield self._message_changes(f"{id}m", shown, message, context)
-        end = end_html(id, segment)
+        end = end_html(id, segment, self._links)
         if end != self._ends.get(id):
             self._ends[id] = end
             yield up(id, end)
@@ -119,14 +130,10 @@ class Writer:
                 head = shown.pieces[f"{part_id}s"] = _thinking_head(part_id, _is_last(shown, place, context))
                 return f"<details id={part_id} class=fold><summary>{head}</summary>{text}</details>"
             case ToolCallPart():
-                pieces = call_pieces(part_id, part, context, _call_number(shown.message, place))
+                number = _call_number(shown.message, place)
+                pieces = call_pieces(part_id, part, context, number)
                 shown.pieces.update(pieces)
-                brief, head, arguments, result = pieces.values()
-                name = f"<b hx-ignore>{escape(words.plain(part.name))}</b>"
-                return (
-                    f"<details id={part_id} class=call><summary>{name}{brief}{head}</summary>"
-                    f"{arguments}{result}</details>"
-                )
+                return card(part_id, part, pieces, context.questions[number])
             case ImagePart() | FilePart():
                 return f"<p id={part_id} class=note hx-ignore>{attachment(part)}</p>"
         return ""
@@ -165,10 +172,6 @@ class Writer:
                 pieces = call_pieces(part_id, part, context, _call_number(shown.message, place))
                 return _piece_changes(shown, pieces)
         return ""
-
-
-def _same(old: Sequence[Message], new: Sequence[Message]) -> bool:
-    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
 
 
 def _is_last(shown: _Shown, place: int, context: Context) -> bool:

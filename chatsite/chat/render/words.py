@@ -43,7 +43,9 @@ END_WORDS: dict[str, End] = {
     "no_calls": End("The model said it would use a tool, but named none.", "retry", "warn"),
     "max_iterations": End("Stopped after {turns} (the limit for one answer).", "continue", "warn"),
     "max_tool_calls": End("Stopped at the limit of tool calls for one answer.", "continue", "warn"),
-    "tool_call_budget": End("Stopped: the tool calls allowed for one answer are used up.", "continue", "warn"),
+    "tool_call_budget": End(
+        "Stopped: the tool calls allowed for one answer are used up.", "continue", "warn"
+    ),
     "max_tokens": End("Stopped at the limit of tokens for one answer.", "continue", "warn"),
     "max_cost": End("Stopped at the cost limit for one answer.", "continue", "warn"),
     "max_seconds": End("Stopped at the time limit for one answer.", "continue", "warn"),
@@ -92,6 +94,8 @@ NO_RESULT = {
     "finished": WAITING,
 }
 """A call without a result in a run that is over, by the run's state."""
+TAKEN_UP_NO_RESULT = {state: NO_RESULT[state] for state in ("cancelled", "lost")}
+"""The same, when a later run took the call up and is over."""
 
 FAILED_CALL = CallState("failed", "failed")
 CALL_WORDS: dict[str, CallState] = {
@@ -135,16 +139,22 @@ TURN_WORDS = {
 """A turn inside a run that went on behind it."""
 
 
-def end_of(run: RunView, turns: int) -> End:
-    """How a run that is over ended."""
+def waited(run: RunView) -> bool:
+    """Whether the run ended because somebody else had to do something."""
+    return run.state == "interrupted" or run.stop_reason == "client_tools"
+
+
+def end_of(run: RunView, turns: int, *, waits: bool = True, too_late: bool = False) -> End:
+    """How a run that is over ended. One that waited says so as long as it `waits`."""
+    if waited(run):
+        waiting = TOO_LATE if too_late else END_WORDS[run.stop_reason or "interrupt"]
+        return waiting if waits else End("")
     if run.state == "failed":
         return End(run.error or ERROR_WORDS.get(run.error_code, FAILED), "retry", "bad")
     if run.state == "lost":
         return LOST
     if run.state == "cancelled":
         return END_WORDS["aborted" if run.stop_reason == "aborted" else "cancelled"]
-    if run.state == "interrupted":
-        return END_WORDS["interrupt"]
     end = END_WORDS.get(run.stop_reason or "stop")
     if end is None:
         return End(OTHER_LIMIT.text.format(name=run.stop_reason), OTHER_LIMIT.action, OTHER_LIMIT.tone)

@@ -35,6 +35,12 @@ def live(state: ThreadState) -> SafeString:
     return mark_safe(fragments.live_html(state))  # noqa: S308 - holds no text
 
 
+@register.simple_tag
+def standing(state: ThreadState) -> SafeString:
+    """What a message would do to open questions, and the standing rules; the stream replaces it."""
+    return mark_safe(fragments.standing_html(state))  # noqa: S308 - every text in it is escaped
+
+
 @register.filter
 def mark_of(thread_id: str) -> str:
     """The id of a thread's name in the list, by which the stream finds it."""

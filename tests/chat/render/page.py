@@ -38,7 +38,9 @@ class Node:
         inner = "".join(escape(c, quote=False) if isinstance(c, str) else c.html() for c in self.children)
         if self.tag == "#":
             return inner
-        attributes = "".join(f' {name}="{escape(value or "")}"' for name, value in self.attributes.items())
+        # Whether a card is open is up to who reads it.
+        shown = {name: value for name, value in self.attributes.items() if name != "open"}
+        attributes = "".join(f' {name}="{escape(value or "")}"' for name, value in shown.items())
         return f"<{self.tag}{attributes}>" + ("" if self.tag in VOID else f"{inner}</{self.tag}>")
 
 
@@ -72,7 +74,7 @@ def parse(html: str) -> Node:
 class Page:
     def __init__(self, transcript: str = "") -> None:
         self.root = parse(
-            "<h1 id=title></h1><i id=live hidden></i><p id=status></p>"
+            "<h1 id=title></h1><i id=live hidden></i><p id=status></p><div id=standing></div>"
             f"<span id={thread_mark('thread')}></span>"
             f"<div id=log>{transcript}</div>"
         )
@@ -112,6 +114,9 @@ class Page:
     def _up(self, element: Node) -> None:
         for new in element.elements:
             old = self.root.find(new.attributes["id"])
+            if old is not None and "data-q" in old.attributes:
+                if old.attributes["data-q"] == new.attributes.get("data-q"):
+                    continue
             if old is not None:
                 place = next(i for i, each in enumerate(old.parent.children) if each is old)
                 old.parent.children[place] = new
