@@ -29,6 +29,8 @@ from agent.providers.scripted import Call, Turn, play
 MODEL = "demo"
 WEATHER = "get_weather"
 ADVICE = "get_clothing_advice"
+EMAIL = "send_email"
+DEFAULT_ADDRESS = "ada@example.org"
 DEFAULT_CITY = "San Francisco"
 MOST_CITIES = 5
 DEFAULT_PACE = 0.015
@@ -210,6 +212,37 @@ def cities_in(question: str) -> list[str]:
     return list(cities)[:MOST_CITIES] or [DEFAULT_CITY]
 
 
+# -- an email, which a person has to approve ------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+def email(scene: Scene) -> Turn:
+    """Asks to send one, once; whatever comes of it, it says so."""
+    if EMAIL not in scene.tools:
+        return Turn(texts.NO_EMAIL_TOOL)
+    tried = scene.results_of(EMAIL)
+    if tried:
+        return Turn(_email_report(tried[-1]))
+    if not scene.may_call:
+        return Turn(texts.NO_CALLS_LEFT)
+    found = _ADDRESS.search(scene.question)
+    to = found[0] if found else DEFAULT_ADDRESS
+    arguments = {"to": to, "subject": texts.EMAIL_SUBJECT, "body": texts.EMAIL_BODY}
+    return _calls(scene, EMAIL, [arguments], texts.BEFORE_EMAIL)
+
+
+def _email_report(tried: Done) -> str:
+    code = tried.result.error
+    if code is not None:
+        return texts.EMAIL_REFUSED.get(code, texts.EMAIL_FAILED).format(said=tried.problem)
+    used = _parse(tried.call.used_arguments)
+    used = used if isinstance(used, dict) else {}
+    changed = texts.EMAIL_CHANGED if tried.call.edited is not None else ""
+    to, subject = used.get("to", "somebody"), used.get("subject", "")
+    return texts.EMAIL_SENT.format(to=to, subject=subject, changed=changed)
+
+
 # -- the other rules -----------------------------------------------------------------------------------------
 
 
@@ -272,6 +305,12 @@ def _rule(ask: str, shows: str, pattern: str, answer: Callable[[Scene], Turn]) -
 
 
 RULES = (
+    _rule(
+        "Send an email to ada@example.org",
+        "a tool that a person must approve first: change it, approve, deny or cancel (nothing is really sent)",
+        r"\b(?:send|write)\b.*\be-?mail\b",
+        email,
+    ),
     _rule(
         "What should I wear in Oslo today?",
         "two tools, one after the other, and an answer from what they gave (try several cities, or Nowhere)",

@@ -15,6 +15,35 @@ can show."""
 
 NO_CALLS_LEFT = "I may make no tool calls now and have seen no results, so there is nothing I could report."
 
+BEFORE_EMAIL = "I have written an email. It goes nowhere before you approve it:"
+
+EMAIL_SUBJECT = "Hello from Threadloom"
+
+EMAIL_BODY = """\
+Hello,
+
+this is the demo model of Threadloom. I play rules, and one of them says to write to you.
+
+Kind regards"""
+
+EMAIL_SENT = """\
+The tool says that the email to **{to}** with the subject “{subject}” is sent.{changed}
+
+_(It is an example tool: nothing has left this server.)_"""
+
+EMAIL_CHANGED = " I read what you made of it: those were the arguments the tool was given."
+
+EMAIL_REFUSED = {
+    "denied": "The email was not sent. The server told me: “{said}”",
+    "cancelled": "The email was not sent: the question was cancelled before anybody approved it.",
+}
+
+EMAIL_FAILED = "The email was not sent, because the tool failed: “{said}”"
+
+NO_EMAIL_TOOL = """\
+I have no tool for email here: this chat does not offer me `send_email`. As the demo model I play rules, so \
+without the tool nothing was written and nothing was sent. Write **help** for what else I can show."""
+
 BEFORE_UNKNOWN_TOOL = "I shall ask the crystal ball."
 
 AFTER_UNKNOWN_TOOL = """\
