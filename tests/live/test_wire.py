@@ -126,7 +126,7 @@ def test_bad_bodies_are_refused_before_the_head(api: Api):
         (b"{}", "text/plain", 415),
         (b"\xff\xfe", "application/json", 400),
         (json.dumps(api.body("nul \0 here", new_id())).encode(), "application/json", 422),
-        (json.dumps(api.body("x" * 2_000_000, new_id())).encode(), "application/json", 422),
+        (json.dumps(api.body("x" * 2_000_000, new_id())).encode(), "application/json", 413),
         (json.dumps(api.body("", new_id())).encode(), "application/json", 422),
         (json.dumps(api.body("hello", new_id(), model="no such model")).encode(), "application/json", 422),
     ):
