@@ -185,7 +185,7 @@ def _field(name: str, told: Any, value: Any, root: Mapping[str, Any], required: 
     label = _text(schema, "title") or _text(told, "title") or name
     choices = _choices(schema)
     kind = _kind(schema, choices)
-    if not _fits(kind, value, choices, nullable):
+    if told is None or not _fits(kind, value, choices, nullable):
         kind, choices = ("text", ()) if isinstance(value, str) and not choices else ("json", ())
     if kind in ("line", "text", "json") and value is not MISSING and _length(value) > MOST_EDITABLE:
         kind = "long"

@@ -62,12 +62,31 @@ TAGS = {
         "thead",
         "tr",
         "ul",
+        # of a question's form
+        "fieldset",
+        "label",
+        "legend",
+        "option",
+        "select",
+        "textarea",
+        "time",
     ),
 }
 OURS = {"hx-up", "hx-set", "hx-add", "hx-partial", "title"}
 ATTRIBUTES = {
     *("alt", "aria-hidden", "aria-label", "checked", "class", "data-v", "disabled", "form", "hidden", "href"),
     *("hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
+    *(
+        "aria-describedby",
+        "aria-labelledby",
+        "autocomplete",
+        "data-q",
+        "datetime",
+        "for",
+        "inputmode",
+        "maxlength",
+    ),
+    *("name", "open", "placeholder", "required", "role", "rows", "selected", "spellcheck", "value"),
 }
 OURS_ATTRIBUTES = {"to", "k", "d", "c", "f", "v", "hx-target", "hx-swap"}
 

@@ -114,9 +114,9 @@ class Page:
     def _up(self, element: Node) -> None:
         for new in element.elements:
             old = self.root.find(new.attributes["id"])
-            if old is not None and "data-q" in old.attributes:
-                if old.attributes["data-q"] == new.attributes.get("data-q"):
-                    continue
+            asks = old.attributes.get("data-q") if old is not None else None
+            if asks and asks == new.attributes.get("data-q"):
+                continue
             if old is not None:
                 place = next(i for i, each in enumerate(old.parent.children) if each is old)
                 old.parent.children[place] = new
