@@ -22,7 +22,8 @@ The rooms:
                   results    what a tool gave back, as the model reads it
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
                   guard      what middlewares may make of a run's events
-    what waits    loop       run_agent                   tool_calls  the calls of one turn
+    what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)
+                  subagents  a tool that is another run  output      a run that ends with a value
                   endings    its terminal event          model_turns one turn
                   context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
     hooks         middleware Middleware, its decisions   stack       several of them, composed
@@ -70,6 +71,7 @@ from agent.strategies import (
     no_repeated_calls,
     until_finish_reason,
 )
+from agent.subagents import subagent_tool
 from agent.tools import Tool, ToolContext, ToolRegistry, tool, with_client_tools
 
 __all__ = [
@@ -118,6 +120,7 @@ __all__ = [
     "price_table",
     "resolution_of",
     "run_agent",
+    "subagent_tool",
     "tool",
     "until_finish_reason",
     "user_message",

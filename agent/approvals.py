@@ -9,6 +9,7 @@ Rule 3: an answer names its call, its interrupt, and what the person said; it is
     ask        the policy, or a tool that needs approval       an interrupt; the run ends and waits
     deny       the policy                                      an error result, `denied`
     failed     a policy or `needs_approval` that raised        an error result, `policy_failed`
+    suspended  a subagent that asks somebody itself            the call waits with it
 
 The policy is the application's (`RunContext.policy`); where it says None, the tool's own `needs_approval`
 decides. It is asked about a client's call too, where `ask` means `allow`: the page that runs it asks its person
@@ -34,7 +35,7 @@ from agent.messages import ToolCallPart
 from agent.tools import InvalidArguments, Tool, ToolRegistry, parse
 from agent.wire.jsontext import dump, plain
 
-Decision = Verdict | Literal["failed"]
+Decision = Verdict | Literal["failed", "suspended"]
 Verdicts = Mapping[str, Decision]
 """By call id. A call without one is judged by what its tool says for itself: see `stated`."""
 
@@ -209,7 +210,7 @@ def _check_answer(interrupt: Interrupt, resolution: Resolution, tools: ToolRegis
     if resolution.status == "denied":
         return
     name = str((interrupt.metadata or {}).get("toolName", ""))
-    tool = tools.get(name)
+    tool = _reach(interrupt, tools, name)
     if tool is None:
         raise InvalidRequest(
             f"There is no tool {name!r} any more; this can only be cancelled or denied.", code="unknown_tool"
@@ -219,6 +220,16 @@ def _check_answer(interrupt: Interrupt, resolution: Resolution, tools: ToolRegis
             tool.read(dump(plain(resolution.edited_args)))
         except InvalidArguments as error:
             raise InvalidRequest(f"The edited arguments do not fit: {error}", code=error.code) from error
+
+
+def _reach(interrupt: Interrupt, tools: ToolRegistry, name: str) -> Tool | None:
+    """The tool of the call, through the subagents that lead to it."""
+    for call in (interrupt.metadata or {}).get("path", ()):
+        outer = tools.get(str(call.get("toolName")))
+        if outer is None or outer.inner is None:
+            return None
+        tools = outer.inner
+    return tools.get(name)
 
 
 def is_expired(interrupt: Interrupt, now: datetime) -> bool:

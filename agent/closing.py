@@ -15,7 +15,7 @@ from typing import Literal
 from agent.approvals import Resolutions, Verdicts
 from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, open_calls
 from agent.results import error_result
-from agent.steps import NOT_RUN, AtClient, AtPerson, Behind, last_turn, place
+from agent.steps import NOT_RUN, AtClient, Placed, last_turn, place
 from agent.tools import ToolRegistry
 
 ClosingCode = Literal["aborted", "incomplete_stream"]
@@ -78,18 +78,17 @@ def opening_answers(
         if isinstance(placed, AtClient) and call.id in given:
             answers.append(given[call.id])
         elif spoken:
+            waited = call.id in resolutions or call.id in turn.metadata.get("subagents", {})
             answers.append(
-                placed if isinstance(placed, ToolResultPart) else _spoken_over(call, placed, resolutions)
+                placed if isinstance(placed, ToolResultPart) else _spoken_over(call, placed, waited)
             )
     return tuple(answers)
 
 
-def _spoken_over(
-    call: ToolCallPart, placed: ToolCallPart | AtClient | AtPerson | Behind, resolutions: Resolutions
-) -> ToolResultPart:
+def _spoken_over(call: ToolCallPart, placed: Placed, waited: bool) -> ToolResultPart:
     if isinstance(placed, AtClient):
         return error_result(call.id, "not_answered", NOT_ANSWERED)
-    if isinstance(placed, AtPerson | Behind) or call.id in resolutions:
+    if waited or not isinstance(placed, ToolCallPart):
         return error_result(call.id, "cancelled", MOVED_ON)
     # It should have run; that it has no result means that something broke.
     return error_result(call.id, "outcome_unknown", UNKNOWN_OUTCOME)

@@ -28,18 +28,26 @@ class Endings:
         self._tally = tally
         self._stack = stack
 
-    def of(self, step: Finish | Wait, transcript: Transcript, tools: ToolRegistry) -> RunFinished:
+    def of(
+        self,
+        step: Finish | Wait,
+        transcript: Transcript,
+        tools: ToolRegistry,
+        asked_within: Mapping[str, tuple[Interrupt, ...]],
+    ) -> RunFinished:
+        """`asked_within` are the questions of subagents, by the call that is theirs."""
         if isinstance(step, Finish):
             return self._finished(step.reason, Success(), transcript)
         pending = tuple(call.id for call in step.client_calls)
         beside: dict[str, Any] = {}
         if step.behind:
             beside["heldToolCallIds"] = [call.id for call in step.behind]
-        if not step.approvals:
+        if not step.approvals and not step.subagents:
             return self._finished("client_tools", Success(pending), transcript, beside)
         if pending:
             beside["pendingToolCallIds"] = list(pending)
-        asked = Interrupted(tuple(self._interrupts(step.approvals, tools)))
+        within = (each for call in step.subagents for each in asked_within[call.id])
+        asked = Interrupted((*self._interrupts(step.approvals, tools), *within))
         return self._finished("interrupt", asked, transcript, beside)
 
     def broken_by(

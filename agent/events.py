@@ -21,10 +21,15 @@ Metadata = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """`timestamp` is in ms since the epoch, set by whoever keeps the event; `metadata` is for readers."""
+    """`timestamp` is in ms since the epoch, set by whoever keeps the event; `metadata` is for readers.
+
+    `subagent_run_id` names the run inside this one that the event is of; such an event does nothing to the
+    transcript. RUN_*, snapshots of messages and SUBAGENT_* (where it is a field of its own) never carry one.
+    """
 
     timestamp: int | None = None
     metadata: Metadata | None = None
+    subagent_run_id: str | None = None
 
 
 # -- the run -------------------------------------------------------------------------------------------------
@@ -235,7 +240,8 @@ class ToolCallChunk(_Base):
 class ToolCallResult(_Base):
     """The one result of a call. `message_id` is the tool message's; the rest is as in `ToolResultPart`.
 
-    `metadata["editedArguments"]` is the JSON text of what a person made of the call's arguments.
+    `metadata["editedArguments"]` is the JSON text of what a person made of the call's arguments,
+    `metadata["subagent"]` the transcript (runId, messages) of the run that was its work.
     """
 
     message_id: str
@@ -280,14 +286,21 @@ class ActivityDelta(_Base):
 
 @dataclass(frozen=True, slots=True)
 class SubagentStarted(_Base):
+    """`parent_subagent_run_id` is the subagent it works for, when that is one itself."""
+
     subagent_run_id: str
     name: str
+    parent_subagent_run_id: str | None = None
+    parent_tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentFinished(_Base):
+    """`suspended`: it waits for the answers to these interrupts of the run around it."""
+
     subagent_run_id: str
     result: Any = None
+    suspended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

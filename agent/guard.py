@@ -5,7 +5,7 @@ call has its one result.
 
     an event of the run                      what may become of it
     RunStarted, StepStarted, StepFinished,   told once, as it is; metadata may be added
-    RunFinished, RunError
+    RunFinished, RunError, Subagent*
     ToolCallResult                           the same, and its content may be another
     Custom tool-input-available and others   told once, as it is
     that the loop itself reads
@@ -16,7 +16,7 @@ call has its one result.
     Custom, Raw, State*, Activity*           anything, and more of them at any place between the first event and the
                                              last
     all others (snapshots, chunks,           not told: only the loop makes those
-    subagents, calls and texts of their own)
+    calls and texts of their own)
 """
 
 from __future__ import annotations
@@ -41,7 +41,17 @@ GROWS: dict[type, type] = {
 }
 CLOSES = frozenset(OPENS.values())
 FIXED = frozenset(
-    {ev.RunStarted, ev.StepStarted, ev.StepFinished, ev.RunFinished, ev.RunError, ev.ToolCallResult}
+    {
+        ev.RunStarted,
+        ev.StepStarted,
+        ev.StepFinished,
+        ev.RunFinished,
+        ev.RunError,
+        ev.ToolCallResult,
+        ev.SubagentStarted,
+        ev.SubagentFinished,
+        ev.SubagentError,
+    }
 )
 FREE = frozenset({ev.Custom, ev.Raw, ev.StateSnapshot, ev.StateDelta, ev.ActivitySnapshot, ev.ActivityDelta})
 OWN_NAMES = frozenset({"provider_result", "tool-input-available", "subagent_state"})
@@ -70,7 +80,7 @@ OWN_KEYS = frozenset(
 
 class Guard:
     def __init__(self) -> None:
-        self._open: dict[tuple[type, str], None] = {}
+        self._open: dict[tuple[type, str, str | None], None] = {}
 
     def admit(self, event: Event, offered: Sequence[Event]) -> list[Event]:
         """What to tell where the run said `event` and the middlewares made `offered` of it."""
@@ -89,20 +99,20 @@ class Guard:
             return [told, *before, *behind]
         if ev.is_terminal(event):
             return [*before, *behind, *self._closings(), told]
-        if kind is ev.StepFinished:
-            return [*before, *self._closings(), told, *behind]
+        if kind in (ev.StepFinished, ev.SubagentFinished, ev.SubagentError):
+            return [*before, *self._closings(event), told, *behind]
         return [*before, told, *behind]
 
     def _admitted(self, offered: Event, event: Event) -> Event | None:
         kind = type(offered)
         if kind in GROWS:
             # Deltas are nearly all of a stream.
-            return offered if (GROWS[kind], _id(offered)) in self._open else None
+            return offered if _key(GROWS[kind], offered) in self._open else None
         if kind in CLOSES:
-            key = (kind, _id(offered))
+            key = _key(kind, offered)
             return offered if self._open.pop(key, offered) is None else None
         if kind in OPENS:
-            key = (OPENS[kind], _id(offered))
+            key = _key(OPENS[kind], offered)
             if key in self._open or not _is_same_start(offered, event):
                 return None
             self._open[key] = None
@@ -111,15 +121,18 @@ class Guard:
             return offered if offered is event else None
         return offered if is_free(offered) else None
 
-    def _closings(self) -> Iterator[Event]:
-        while self._open:
-            (end, id), _ = self._open.popitem()
-            yield end(tool_call_id=id) if end is ev.ToolCallEnd else end(message_id=id)
+    def _closings(self, event: Event | None = None) -> Iterator[Event]:
+        """The ends of what is open: all of it, or what the run (the subagent) of this event has."""
+        for key in reversed(list(self._open)):
+            end, id, run_id = key
+            if event is None or run_id == event.subagent_run_id:
+                del self._open[key]
+                name = "tool_call_id" if end is ev.ToolCallEnd else "message_id"
+                yield end(**{name: id, "subagent_run_id": run_id})
 
 
-def _id(event: Any) -> str:
-    id: str = event.tool_call_id if type(event) in _OF_CALLS else event.message_id
-    return id
+def _key(end: type, event: Any) -> tuple[type, str, str | None]:
+    return end, event.tool_call_id if type(event) in _OF_CALLS else event.message_id, event.subagent_run_id
 
 
 _OF_CALLS = frozenset({ev.ToolCallStart, ev.ToolCallArgs, ev.ToolCallEnd})

@@ -25,14 +25,16 @@ from typing import assert_never
 
 from agent.agents import Agent
 from agent.approvals import Decision, Resolution, Verdicts, arguments_of
+from agent.call_ids import CallIds
 from agent.closing import calls_left, close_old_calls, closing_answers, opening_answers
 from agent.context import Aborted, RunContext
 from agent.endings import Endings
 from agent.errors import MiddlewareFailed
-from agent.events import Custom, Event, RunError, RunFinished, RunStarted, StepFinished
+from agent.events import Custom, Event, ModelUsage, RunError, RunFinished, RunStarted, StepFinished
 from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, open_calls
 from agent.middleware import ToolCall, TurnConfig
 from agent.model_turns import ModelTurn
+from agent.nesting import Nest, states_of
 from agent.output import Output, OutputType
 from agent.providers.base import is_native
 from agent.reducer import apply
@@ -51,14 +53,11 @@ from agent.steps import (
 )
 from agent.strategies import why_stop
 from agent.tally import Tally
-from agent.text import storable
-from agent.tool_calls import NO_HOOKS, result_event, run_calls
+from agent.tool_calls import run_calls
+from agent.tool_slots import NO_HOOKS, result_event
 from agent.tools import ToolRegistry
 from agent.turns import Turn
 from agent.verdicts import judge
-
-LONGEST_ID = 200
-"""Characters of a call id that is told as it came; a longer or unprintable one gets a fresh one, like none."""
 
 
 async def run_agent(
@@ -94,6 +93,7 @@ class AgentRun:
         *,
         resolutions: Sequence[Resolution] = (),
         output: OutputType | None = None,
+        within: Nest | None = None,
     ) -> None:
         # A signal of its own, that is given with the caller's: a middleware may end this run and no other.
         ctx = replace(ctx, abort=ctx.abort.child())
@@ -112,10 +112,27 @@ class AgentRun:
         self._leave: CallModel | Finish | None = None
         self._last_words = ""
         self._silent: Turn | None = None  # the last turn, if it said nothing
-        self._call_ids: set[str] | None = None
         self._resolutions = {resolution.tool_call_id: resolution for resolution in resolutions}
+        self._ids = CallIds(ctx.new_id) if within is None else within.ids
+        self._ids_taken = False
+        self._nest = Nest(
+            ctx,
+            self._ids,
+            self._resolutions,
+            self._tally.include,
+            None if within is None else ctx.run_id,
+        )
         self._verdicts: dict[str, Decision] = {}
         self._judged: set[str] = set()
+
+    @property
+    def usage(self) -> tuple[ModelUsage, ...]:
+        return self._tally.usage
+
+    @property
+    def spent(self) -> float | None:
+        """None when the agent knows no prices."""
+        return self._tally.spent
 
     # -- from one end to the other ---------------------------------------------------------------------------
 
@@ -166,7 +183,7 @@ class AgentRun:
             if isinstance(self._ended_by, Wait):
                 await self._stack.on_pause(self._ended_by)
             self._stack.check()
-            terminal = self._endings.of(self._ended_by, self.transcript, self._tools)
+            terminal = self._endings.of(self._ended_by, self.transcript, self._tools, self._nest.asked)
             if self._output is not None:
                 terminal = replace(terminal, result=self._output.result)
         except Exception as error:
@@ -265,9 +282,12 @@ class AgentRun:
         else:
             self.ctx.abort.check()
             hooks = self._stack if self.agent.middleware else NO_HOOKS
-            async with aclosing(run_calls(step.calls, self._tools, self.ctx, hooks)) as told:
+            self._take_ids()
+            nest = replace(self._nest, states=states_of(last_turn(self.transcript)))
+            async with aclosing(run_calls(step.calls, self._tools, self.ctx, hooks, nest)) as told:
                 async for event in told:
                     yield event
+            self._verdicts.update(dict.fromkeys(self._nest.asked, "suspended"))
         if self.agent.middleware:
             new = [result for message in self.transcript[first:] for result in message.tool_results]
             await self._stack.on_tool_phase_complete(new)
@@ -286,7 +306,7 @@ class AgentRun:
             self._tools,
             self.ctx,
             self._tally,
-            self._own_id,
+            self._own_call_id,
             "none" if step.last_words or step.instruction else "auto",
             step.instruction,
         )
@@ -341,10 +361,11 @@ class AgentRun:
             ended, metadata={**facts, "finishReason": "tool_calls", "storedFinishReason": "length"}
         )
 
-    def _own_id(self, given: str) -> str:
-        if self._call_ids is None:
-            self._call_ids = {call.id for message in self.transcript for call in message.tool_calls}
-        sane = 0 < len(given) <= LONGEST_ID and given.isprintable() and given == storable(given)
-        id = given if sane and given not in self._call_ids else f"call_{self.ctx.new_id()}"
-        self._call_ids.add(id)
-        return id
+    def _own_call_id(self, given: str) -> str:
+        self._take_ids()
+        return self._ids.own(given)
+
+    def _take_ids(self) -> None:
+        if not self._ids_taken:
+            self._ids_taken = True
+            self._ids.take(self.transcript)

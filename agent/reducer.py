@@ -19,6 +19,7 @@ messages are settled when the next turn starts.
                                    editedArguments become the call's `edited`
     *Chunk                         a start (if the id is new) and a delta; without an id the newest goes on
     Custom provider_result         kept in the metadata of its message: what a provider's own tool gave
+    Custom subagent_state          kept in the metadata of the message that made the call, until that has its result
     MessagesSnapshot               replaces everything
     all others                     leave the transcript alone
 
@@ -51,7 +52,8 @@ TURN_METADATA = ("model", "usage", "durationMs", "providerReason", "paused")
 
 def apply(transcript: Transcript, event: events.Event) -> Transcript:
     fold = _FOLDS.get(type(event))
-    return transcript if fold is None else fold(transcript, event)
+    # What a run inside this one says is in the transcript of that.
+    return transcript if fold is None or event.subagent_run_id is not None else fold(transcript, event)
 
 
 def apply_all(transcript: Transcript, stream: Iterable[events.Event]) -> Transcript:
@@ -263,9 +265,7 @@ def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
         return transcript
     result = ToolResultPart(event.tool_call_id, event.content, event.error, event.duration_ms)
     message = Message(event.message_id, "tool", (result,), None, dict(event.metadata or {}))
-    edited = message.metadata.get("editedArguments")
-    if isinstance(edited, str):
-        transcript = _edited(transcript, event.tool_call_id, edited)
+    transcript = _settle_caller(transcript, event.tool_call_id, message.metadata)
     if behind == len(transcript):
         return transcript.append(message)
     # Somebody spoke before the call was answered: its result still stands behind its call.
@@ -273,28 +273,46 @@ def _answer(transcript: Transcript, event: events.ToolCallResult) -> Transcript:
     return Transcript(messages[:behind], live=(message, *messages[behind:]))
 
 
-def _edited(transcript: Transcript, call_id: str, edited: str) -> Transcript:
+def _settle_caller(transcript: Transcript, call_id: str, beside: events.Metadata) -> Transcript:
+    """What a result does to the message that made the call: edited arguments come, a subagent's state goes."""
     caller = next(message for message in reversed(transcript) if _asks(message, call_id))
+    edited, states = beside.get("editedArguments"), caller.metadata.get("subagents", {})
+    if not isinstance(edited, str) and call_id not in states:
+        return transcript
     transcript, at = _locate(transcript, caller.id)
-    for index, part in enumerate(transcript.live[at].parts):
-        if type(part) is ToolCallPart and part.id == call_id:
-            return _with_part(transcript, at, index, part.with_edit(edited))
+    if call_id in states:
+        left = {id: state for id, state in states.items() if id != call_id}
+        metadata = {key: value for key, value in caller.metadata.items() if key != "subagents"}
+        transcript = _noted(transcript, at, metadata | ({"subagents": left} if left else {}))
+    if isinstance(edited, str):
+        for index, part in enumerate(caller.parts):
+            if type(part) is ToolCallPart and part.id == call_id:
+                return _with_part(transcript, at, index, part.with_edit(edited))
     return transcript
 
 
-def _keep_provider_result(transcript: Transcript, event: events.Custom) -> Transcript:
+def _keep(transcript: Transcript, event: events.Custom) -> Transcript:
     match event:
         case events.Custom(
             name="provider_result", value={"messageId": str(id), "toolCallId": str(call_id), "block": block}
         ):
-            transcript, at = _locate(transcript, id)
-        case _:
-            return transcript  # an application's own event, also one of that name
+            return _keep_beside(transcript, id, "providerResults", call_id, block)
+        case events.Custom(name="subagent_state", value={"toolCallId": str(call_id), **state}):
+            caller = next((message for message in reversed(transcript) if _asks(message, call_id)), None)
+            return _keep_beside(transcript, caller.id, "subagents", call_id, state) if caller else transcript
+    return transcript  # an application's own event, also one of those names
+
+
+def _keep_beside(transcript: Transcript, id: str, key: str, call_id: str, value: Any) -> Transcript:
+    transcript, at = _locate(transcript, id)
     if at < 0:
         return transcript
+    kept = transcript.live[at].metadata
+    return _noted(transcript, at, {**kept, key: {**kept.get(key, {}), call_id: value}})
+
+
+def _noted(transcript: Transcript, at: int, metadata: events.Metadata) -> Transcript:
     message = transcript.live[at]
-    results = {**message.metadata.get("providerResults", {}), call_id: block}
-    metadata = {**message.metadata, "providerResults": results}
     return _put(
         transcript, at, Message(message.id, message.role, message.parts, message.finish_reason, metadata)
     )
@@ -366,6 +384,6 @@ _FOLDS: dict[type[events.Event], Callable[[Transcript, Any], Transcript]] = {
     events.ToolCallArgs: _grow_arguments,
     events.ToolCallChunk: _call_chunk,
     events.ToolCallResult: _answer,
-    events.Custom: _keep_provider_result,
+    events.Custom: _keep,
     events.MessagesSnapshot: _replace_all,
 }

@@ -23,6 +23,7 @@ transcript. So a restart, a closed laptop and a week-old question are one case.
                                    somebody is to see them, do not fit
                                  its verdict is deny or failed        an answer  denied, policy_failed
                                  its verdict is ask, not approved     to wait for a person
+                                 a subagent that waits itself         to wait with that
                                  a tool without a function            to wait for its client
                                  not parallel_safe, and a call        to wait for that
                                    before it waits
@@ -81,11 +82,13 @@ class Wait:
     """The run ends. A later one brings the results of `client_calls` and the answers to `approvals`.
 
     Those that are `behind` may not run before an earlier call that waits; nobody is asked anything for them.
+    `subagents` are calls whose own runs wait.
     """
 
     client_calls: tuple[ToolCallPart, ...] = ()
     approvals: tuple[ToolCallPart, ...] = ()
     behind: tuple[ToolCallPart, ...] = ()
+    subagents: tuple[ToolCallPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +180,21 @@ class AtPerson:
 
 
 @dataclass(frozen=True, slots=True)
+class AtSubagent:
+    """The call's own run waits."""
+
+    call: ToolCallPart
+
+
+@dataclass(frozen=True, slots=True)
 class Behind:
     """The call waits for one before it that waits."""
 
     call: ToolCallPart
 
 
-Placed = ToolCallPart | ToolResultPart | AtClient | AtPerson | Behind
+Waiting = AtClient | AtPerson | AtSubagent
+Placed = ToolCallPart | ToolResultPart | Waiting | Behind
 """What becomes of one call: it runs (as it is here, edits and all), it has this result, or it waits."""
 
 
@@ -199,12 +210,12 @@ def place(
         code, text = NOT_RUN[turn.finish_reason]
         return tuple(error_result(call.id, code, text) for call in calls)
     placed: list[Placed] = []
-    waiting = False
+    waiting, begun = False, turn.metadata.get("subagents", {})
     for call in calls:
-        item: Placed = _place(call, tools, resolutions.get(call.id), verdicts)
+        item: Placed = _place(call, tools, resolutions.get(call.id), verdicts, call.id in begun)
         if waiting and isinstance(item, ToolCallPart) and not _is_parallel_safe(item, tools):
             item = Behind(item)
-        waiting = waiting or isinstance(item, AtClient | AtPerson)
+        waiting = waiting or isinstance(item, Waiting)
         placed.append(item)
     return tuple(placed)
 
@@ -216,14 +227,15 @@ def _settle(placed: Sequence[Placed]) -> Step:
             client_calls=tuple(item.call for item in placed if isinstance(item, AtClient)),
             approvals=tuple(item.call for item in placed if isinstance(item, AtPerson)),
             behind=tuple(item.call for item in placed if isinstance(item, Behind)),
+            subagents=tuple(item.call for item in placed if isinstance(item, AtSubagent)),
         )
     answers = tuple(item for item in settled if isinstance(item, ToolResultPart))
     return Answer(answers) if len(answers) == len(settled) else RunTools(settled)
 
 
 def _place(
-    call: ToolCallPart, tools: ToolRegistry, answer: Resolution | None, verdicts: Verdicts
-) -> ToolCallPart | ToolResultPart | AtClient | AtPerson:
+    call: ToolCallPart, tools: ToolRegistry, answer: Resolution | None, verdicts: Verdicts, begun: bool
+) -> ToolCallPart | ToolResultPart | Waiting:
     if answer is not None and answer.status != "approved":
         return _refused(call, answer)
     tool = tools.get(call.name)
@@ -245,7 +257,10 @@ def _place(
         return error_result(call.id, *REFUSED[verdict])
     if tool.execute is None:
         return AtClient(call)
-    return AtPerson(call) if verdict == "ask" and answer is None else call
+    if verdict == "suspended":
+        return AtSubagent(call)
+    # What has begun already was allowed to.
+    return AtPerson(call) if verdict == "ask" and answer is None and not begun else call
 
 
 def _refused(call: ToolCallPart, answer: Resolution) -> ToolResultPart:

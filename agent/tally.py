@@ -3,7 +3,7 @@ LoopState."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agent.events import ModelUsage, TurnEnd
 from agent.messages import FinishReason, Transcript, Usage
@@ -24,7 +24,7 @@ class Tally:
         self._spent = 0.0
         self._calls = 0
         self._calls_of_turn = 0
-        self._usage: dict[str, Usage] = {}
+        self._usage: dict[tuple[str, str | None], Usage] = {}
 
     def begin_turn(self, model: str) -> int:
         self.turns += 1
@@ -38,7 +38,7 @@ class Tally:
         if end is None:
             return
         self.model = end.model or self.model
-        self._usage[self.model] = self._usage.get(self.model, Usage()) + end.usage
+        self._add(self.model, self._provider, end.usage)
 
     def charge(self, usage: Usage) -> float | None:
         """What that usage of the last turn's model cost; None when the agent knows no prices."""
@@ -52,10 +52,24 @@ class Tally:
     def usage(self) -> tuple[ModelUsage, ...]:
         """One entry for each model that said what it used."""
         return tuple(
-            ModelUsage(model, usage, self._provider)
-            for model, usage in self._usage.items()
+            ModelUsage(model, usage, provider)
+            for (model, provider), usage in self._usage.items()
             if usage != Usage()
         )
+
+    @property
+    def spent(self) -> float | None:
+        return None if self._cost is None else self._spent
+
+    def include(self, usage: Sequence[ModelUsage], spent: float | None) -> None:
+        """What a run inside this one used; `spent` None: it knows no prices, so this one's count."""
+        for each in usage:
+            self._add(each.model, each.provider, each.usage)
+        if self._cost is not None:
+            self._spent += sum(self._cost(e.model, e.usage) for e in usage) if spent is None else spent
+
+    def _add(self, model: str, provider: str | None, usage: Usage) -> None:
+        self._usage[model, provider] = self._usage.get((model, provider), Usage()) + usage
 
     def state(self, transcript: Transcript) -> LoopState:
         return LoopState(
@@ -65,6 +79,6 @@ class Tally:
             tool_call_count=self._calls,
             last_turn_tool_call_count=self._calls_of_turn,
             usage=sum(self._usage.values(), Usage()),
-            cost=None if self._cost is None else self._spent,
+            cost=self.spent,
             elapsed=self._clock() - self._started,
         )

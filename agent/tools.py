@@ -28,7 +28,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -38,6 +38,9 @@ from agent.errors import AgentError, InvalidRequest
 from agent.providers.base import ToolSpec
 from agent.schemas import problems
 from agent.signatures import read_signature
+
+if TYPE_CHECKING:
+    from agent.nesting import Berth
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ class ToolContext:
 
     `attempt` counts from 1. `idempotency_key` is the same for every attempt of the call, also after a
     restart. `abort.aborted` turns true when the run is stopped: async tools are cancelled then, sync ones may
-    look.
+    look. `berth` is for a tool whose work is another run (`subagents.py`).
     """
 
     thread_id: str
@@ -76,6 +79,7 @@ class ToolContext:
     abort: AbortSignal
     tell: Callable[[str, Any], None]
     attempt: int = 1
+    berth: Berth | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -84,6 +88,16 @@ class ToolContext:
     def emit(self, name: str, value: Any) -> None:
         """Tell whoever reads the run of progress, from any thread: Custom(name, {toolCallId, value})."""
         self.tell(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool may give instead of a value: `metadata` stays beside the result, where the model does not read it.
+    With `error`, its code, the value is the words of it."""
+
+    value: Any
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
 
 
 class Execute(Protocol):
@@ -115,7 +129,8 @@ class Tool(_Options):
 
     `check` turns the JSON text of the arguments into what `execute` gets, and raises pydantic's
     ValidationError when that fails; without one any JSON object with the required properties does. `function`
-    is the one that `@tool` was put on; calling the tool calls it.
+    is the one that `@tool` was put on; calling the tool calls it. `inner` are the tools of the agent behind it, when
+    it is a subagent's.
     """
 
     name: str
@@ -124,6 +139,7 @@ class Tool(_Options):
     execute: Execute | None = None
     check: Callable[[str], Mapping[str, Any]] | None = None
     function: Callable[..., Any] | None = None
+    inner: ToolRegistry | None = None
 
     def __post_init__(self) -> None:
         _Options.__post_init__(self)

@@ -82,7 +82,7 @@ class Redact(Middleware):
         if held is None or not (rest := self._let_go(held, len(held.text), last=True)):
             return event
         key = "tool_call_id" if grows is ev.ToolCallArgs else "message_id"
-        return [grows(**{key: id, "delta": rest}), event]
+        return [grows(**{key: id, "delta": rest, "subagent_run_id": event.subagent_run_id}), event]
 
     def _let_go(self, held: _Held, cut: int, *, last: bool = False) -> str:
         """The text up to `cut`, hidden where it must be, or less when a match may still grow over it."""

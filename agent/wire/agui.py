@@ -10,8 +10,9 @@ Rule 3: what AG-UI has no field for goes into `metadata`, beside what is there a
 
 Those keys belong to this file: metadata that an event brings must not use them, and empty metadata is none.
 
-An event's fields are its dataclass fields in camelCase; `_EXTRAS` names the events that need more. The bare
-deltas, which are nearly all of a stream, have a way of their own in `encode_event_json`.
+An event of a run inside this one carries `subagentRunId`. An event's fields are its dataclass fields in camelCase;
+`_EXTRAS` names the events that need more. The bare deltas, which are nearly all of a stream, have a way of their
+own in `encode_event_json`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def encode_event(event: Event, *, echo_input: bool = True) -> Json:
         value = getattr(event, field.name)
         if value is not None or field.required:
             wire[field.wire_name] = value
+    if event.subagent_run_id is not None:
+        wire["subagentRunId"] = event.subagent_run_id
     for name in shape.open:
         if name in wire:
             wire[name] = jsontext.plain(wire[name])
@@ -88,7 +91,7 @@ def encode_event(event: Event, *, echo_input: bool = True) -> Json:
 
 def encode_event_json(event: Event, *, echo_input: bool = True) -> str:
     """The same as JSON text, fit for a `data:` line: no line break, no broken UTF-8."""
-    if event.metadata is None:
+    if event.metadata is None and event.subagent_run_id is None:
         stamp = "" if event.timestamp is None else f'"timestamp":{event.timestamp},'
         if isinstance(event, events.TextMessageContent | events.ReasoningMessageContent):
             return (
@@ -111,7 +114,7 @@ def decode_event(wire: Mapping[str, Any]) -> Event:
     shape = _BY_TYPE.get(str(wire.get("type")))
     if shape is None:
         raise InvalidRequest(f"type: {str(wire.get('type'))[:60]!r} is no AG-UI event.")
-    values: Json = {"timestamp": wire.get("timestamp")}
+    values: Json = {"timestamp": wire.get("timestamp"), "subagent_run_id": wire.get("subagentRunId")}
     metadata = dict(wire.get("metadata") or {})
     try:
         for field in shape.fields:
@@ -237,6 +240,15 @@ def _decode_result(wire: Mapping[str, Any], values: Json, metadata: Json) -> Non
     values["error"], values["duration_ms"] = take_result_metadata(metadata)
 
 
+def _encode_subagent_end(event: events.SubagentFinished, wire: Json) -> None:
+    if event.suspended:
+        wire["outcome"] = {"type": "suspended", "interruptIds": list(event.suspended)}
+
+
+def _decode_subagent_end(wire: Mapping[str, Any], values: Json, metadata: Json) -> None:
+    values["suspended"] = tuple((wire.get("outcome") or {}).get("interruptIds") or ())
+
+
 def _encode_reasoning_start(event: events.ReasoningMessageStart, wire: Json) -> None:
     wire["role"] = "reasoning"
 
@@ -279,6 +291,7 @@ _EXTRAS: dict[type, tuple[_Encode | None, _Decode | None, frozenset[str]]] = {
     events.RunError: (_encode_usage, _decode_usage, frozenset({"usage"})),
     events.ToolCallStart: (_encode_call_start, _decode_call_start, frozenset({"provider_executed"})),
     events.ToolCallResult: (_encode_result, _decode_result, frozenset({"error", "duration_ms"})),
+    events.SubagentFinished: (_encode_subagent_end, _decode_subagent_end, frozenset({"suspended"})),
     events.ReasoningMessageStart: (_encode_reasoning_start, None, frozenset()),
     events.MessagesSnapshot: (_encode_snapshot, _decode_snapshot, frozenset()),
     events.StateDelta: (None, _decode_patch, frozenset()),
@@ -316,9 +329,12 @@ class _Shape(NamedTuple):
     decode: _Decode | None
 
 
+_EVERYWHERE = frozenset({"timestamp", "metadata", "subagent_run_id"})
+
+
 def _shape(event: type) -> _Shape:
     encode, decode, theirs = _EXTRAS.get(event, (None, None, frozenset()))
-    own = [field for field in fields(event) if field.name not in {"timestamp", "metadata", *theirs}]
+    own = [field for field in fields(event) if field.name not in {*_EVERYWHERE, *theirs}]
     return _Shape(
         event,
         _upper_snake(event.__name__),

@@ -77,15 +77,15 @@ def assert_nesting(events: Sequence[Wire]) -> None:
     assert types[-1] in TERMINAL
     assert sum(type in TERMINAL for type in types) == 1
     for opens, goes_on, closes, key in PAIRS:
-        open_ids: set[str] = set()
+        open_ids: set[tuple[str, str | None]] = set()
         for event in events:
-            type = event["type"]
+            type, id = event["type"], (event.get(key), event.get("subagentRunId"))
             if type == opens:
-                assert event[key] not in open_ids, f"{event[key]} is open already"
-                open_ids.add(event[key])
+                assert id not in open_ids, f"{id} is open already"
+                open_ids.add(id)
             elif type in (goes_on, closes):
-                assert event[key] in open_ids, f"{type} for {event[key]}, which is not open"
-                open_ids -= {event[key]} if type == closes else set()
+                assert id in open_ids, f"{type} for {id}, which is not open"
+                open_ids -= {id} if type == closes else set()
         assert not open_ids, f"{opens} never closed: {open_ids}"
 
 
@@ -101,6 +101,11 @@ def assert_one_result_per_call(events: Sequence[Wire], *, resumed: bool = False)
     outcome = end.get("outcome", {})
     waiting = set(outcome.get("pendingToolCallIds", ()))
     waiting |= {each["toolCallId"] for each in outcome.get("interrupts", ()) if "toolCallId" in each}
+    waiting |= {
+        call["toolCallId"]
+        for each in outcome.get("interrupts", ())
+        for call in each.get("metadata", {}).get("path", ())
+    }
     for key in ("pendingToolCallIds", "heldToolCallIds"):
         waiting |= set(end.get("metadata", {}).get(key, ()))
     passed_through = {

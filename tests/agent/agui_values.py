@@ -121,13 +121,29 @@ _SPECIAL = {
     "value": json_values,
     "event": json_values,
     "result": json_values,
+    "suspended": st.lists(ids, max_size=2).map(tuple),
     "timestamp": st.none() | numbers,
     "metadata": metadata,
 }
-_OPTIONAL_IDS = {"parent_run_id", "parent_message_id", "model", "code", "source", "error"}
+_OPTIONAL_IDS = {
+    "parent_subagent_run_id",
+    "parent_tool_call_id",
+    "parent_run_id",
+    "parent_message_id",
+    "model",
+    "code",
+    "source",
+    "error",
+}
+
+
+_OUTERMOST = (events.RunStarted, events.RunFinished, events.RunError, events.MessagesSnapshot)
+_SUBAGENT = (events.SubagentStarted, events.SubagentFinished, events.SubagentError)
 
 
 def _strategy(event: type, field: str) -> st.SearchStrategy[object]:
+    if field == "subagent_run_id" and event not in _SUBAGENT:
+        return st.none() if event in _OUTERMOST else some_id
     if event is events.StateDelta and field == "delta":
         return operations
     if event is events.ToolCallResult and field == "content":

@@ -258,7 +258,7 @@ def test_what_is_no_event_is_refused_in_words(wire, says):
 
 def test_fields_that_we_do_not_keep_are_dropped():
     wire = {"type": "STEP_STARTED", "stepName": "turn-1", "subagentRunId": "s", "rawEvent": {}, "new": 1}
-    assert agui.decode_event(wire) == events.StepStarted("turn-1")
+    assert agui.decode_event(wire) == events.StepStarted("turn-1", subagent_run_id="s")
 
 
 def test_a_whole_run_is_valid_to_all_three_opinions():

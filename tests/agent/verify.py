@@ -27,7 +27,7 @@ CHUNKS = (ev.TextMessageChunk, ev.ToolCallChunk, ev.ReasoningMessageChunk)
 
 def verify_events(events: Iterable[Event]) -> None:
     state: type | None = None  # None before a run, RunStarted in it, else its terminal event
-    opened: set[tuple[type, str]] = set()
+    opened: set[tuple[type, str, str | None]] = set()
     subagents: set[str] = set()
     chunk_seen: set[type] = set()
 
@@ -51,10 +51,14 @@ def verify_events(events: Iterable[Event]) -> None:
             raise no("the first event of a run is RunStarted" if state is None else "the run is over")
         if kind is ev.RunFinished:
             if opened:
-                raise no(f"still open: {sorted((opener.__name__, id) for opener, id in opened)}")
+                raise no(f"still open: {sorted((opener.__name__, id) for opener, id, _ in opened)}")
             state = kind
             continue
+        if kind is not ev.SubagentStarted and event.subagent_run_id not in (None, *subagents):
+            raise no("no such subagent was started")
         if kind is ev.SubagentStarted:
+            if event.parent_subagent_run_id is not None and event.parent_subagent_run_id not in subagents:
+                raise no("its parent was not started")
             if event.subagent_run_id in subagents:
                 raise no("this subagent's id was used before")
             subagents.add(event.subagent_run_id)
@@ -66,7 +70,11 @@ def verify_events(events: Iterable[Event]) -> None:
         for opener, grower, closer, name in PAIRS:
             if kind not in (opener, grower, closer):
                 continue
-            key = (opener, getattr(event, name))
+            key = (
+                opener,
+                getattr(event, name),
+                None if opener is ev.SubagentStarted else event.subagent_run_id,
+            )
             if kind is opener:
                 if key in opened and opener is not ev.SubagentStarted:
                     raise no("is open already")
@@ -87,7 +95,11 @@ def waiting_at_client(end: Event) -> set[str]:
 def waiting_calls(end: Event) -> set[str]:
     asked = getattr(getattr(end, "outcome", None), "interrupts", ())
     held = (end.metadata or {}).get("heldToolCallIds", ())
-    return {*waiting_at_client(end), *held, *(interrupt.tool_call_id for interrupt in asked)}
+    # The question of a subagent is about a call of its own; the outermost call on the way there waits with it.
+    calls = {
+        ((i.metadata or {}).get("path") or [{"toolCallId": i.tool_call_id}])[0]["toolCallId"] for i in asked
+    }
+    return {*waiting_at_client(end), *held, *calls}
 
 
 def verify_run(events: Sequence[Event]) -> None:
@@ -100,7 +112,11 @@ def verify_run(events: Sequence[Event]) -> None:
     calls = [event.tool_call_id for event in events if isinstance(event, ev.ToolCallStart)]
     assert all(calls), "a call without an id"
     assert len(calls) == len(set(calls)), f"two calls of one id: {calls}"
-    own = {e.tool_call_id for e in events if isinstance(e, ev.ToolCallStart) and not e.provider_executed}
+    own = {
+        e.tool_call_id
+        for e in events
+        if isinstance(e, ev.ToolCallStart) and not e.provider_executed and e.subagent_run_id is None
+    }
     results = Counter(event.tool_call_id for event in events if isinstance(event, ev.ToolCallResult))
     assert all(count == 1 for count in results.values()), f"a call with two results: {results}"
     left = own - set(results)

@@ -1,0 +1,30 @@
+"""Ids of calls: one of its own for each in a thread, whatever the model's server gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.messages import Transcript
+from agent.text import storable
+
+LONGEST_ID = 200
+"""Characters of a call id that is told as it came; a longer or unprintable one gets a fresh one, like none."""
+
+
+class CallIds:
+    """Shared by a run and those inside it, so that no two of their calls have one id."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._taken: set[str] = set()
+
+    def take(self, transcript: Transcript) -> None:
+        """The ids of these calls are taken."""
+        self._taken.update(call.id for message in transcript for call in message.tool_calls)
+
+    def own(self, given: str) -> str:
+        """The id under which a call is told, from the one that came with it."""
+        sane = 0 < len(given) <= LONGEST_ID and given.isprintable() and given == storable(given)
+        id = given if sane and given not in self._taken else f"call_{self._new_id()}"
+        self._taken.add(id)
+        return id
