@@ -2,13 +2,15 @@
 
     POST                        RunAgentInput -> the run's events, one RUN_FINISHED or RUN_ERROR last
     GET ?threadId=              the thread's messages, its active run: a page restores itself from it
+    GET ?runId=                 the events of that run from its start, for a page that comes while it is under way
 
 The thread on the server is the record. Of a body only its last user message counts; a known one is answered anew,
 from there. A known `runId` is never a second run: its log is replayed from the start, or from behind
 `Last-Event-ID`.
 
 Closing the connection is these clients' only Stop: when nobody else reads the thread within `GRACE` seconds the
-run is stopped, unless `forwardedProps.onDisconnect` is `continue` or the run was begun from the page.
+run is stopped, unless `forwardedProps.onDisconnect` is `continue` or the run was begun from the page. A new message
+in that time is not made to wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
@@ -25,7 +27,7 @@ from typing import Any
 from django.db import DatabaseError
 
 from agent.errors import InvalidRequest
-from agent.events import RunError, RunStarted
+from agent.events import Event, RunError, RunStarted, ToolCallResult
 from agent.messages import Message as UserMessage
 from agent.wire.agui import (
     RunInput,
@@ -34,9 +36,10 @@ from agent.wire.agui import (
     encode_event_json,
     encode_interrupt,
     encode_ui_messages,
+    load_parts,
 )
 from agent.wire.sse import encode_sse
-from chatsite.chat import actions, commands, db, eventlog, news, questions, runner, store
+from chatsite.chat import access, commands, db, eventlog, news, questions, runner, store
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import agents
 from chatsite.chat.api_resume import answers_of, pending_results
@@ -52,6 +55,11 @@ log = logging.getLogger(__name__)
 
 DOOR = "api"
 GRACE = 2.0
+NOTICED = 0.2
+"""Seconds in which a client's leaving is noticed: its next request may come on another connection, and be faster."""
+STOPPED = 2.0
+"""Seconds in which a run that is stopped has its end."""
+CONTINUE = "continue"
 MAX_BODY = 20 * 1024 * 1024
 """Bytes. A client sends its whole history each time, images included."""
 
@@ -95,6 +103,8 @@ async def answer(user: Any, asked: Asked) -> Reply:
         match asked.method:
             case "POST":
                 return await _run(user, asked)
+            case "GET" if "threadId" not in asked.query and "runId" in asked.query:
+                return await _join(user, asked)
             case "GET":
                 return await _restore(user, asked)
             case _:
@@ -118,19 +128,20 @@ async def _run(user: Any, asked: Asked) -> Reply:
     thread, run = await _begun_before(user, wanted)
     if run is None:
         try:
-            done = await _begin(user, wanted, thread)
+            done = await _begin_at_last(user, wanted, thread)
         except Unanswerable as problem:
             # An answer that cannot be taken is told as AG-UI tells it, and nothing was begun.
             return Reply(200, _refused_run(wanted, problem), STREAM_HEADERS)
         thread, run = done.thread, done.run
     assert thread is not None
     assert run is not None
+    return _stream(thread, run, asked)
+
+
+def _stream(thread: Thread, run: Run, asked: Asked) -> Reply:
     after = store.parse_cursor(asked.headers.get("last-event-id", ""))
     number = after.number if after is not None and after.run_id == run.public_id else 0
-    stays = wanted.forwarded_props.get("onDisconnect") == "continue"
-    frames = guarded(
-        _events_of(thread, run, number, stays=stays), Recheck(asked.credential, thread.public_id)
-    )
+    frames = guarded(_events_of(thread, run, number), Recheck(asked.credential, thread.public_id))
     return Reply(200, frames, STREAM_HEADERS)
 
 
@@ -155,6 +166,16 @@ async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run
     except Missing:
         return None, None
     return thread, await db.read(Run.objects.filter(thread=thread, public_id=wanted.run_id).first)
+
+
+async def _begin_at_last(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
+    """Begin it, also where the run in its way is one that its own client has just left."""
+    try:
+        return await _begin(user, wanted, thread)
+    except Busy:
+        if thread is None or not await _stop_what_was_left(thread):
+            raise
+    return await _begin(user, wanted, thread)
 
 
 async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
@@ -187,16 +208,15 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
 
 async def _resume(user: Any, wanted: RunInput, thread: Thread, start: dict[str, Any]) -> Done | None:
     """Take up what the thread waits for. None when the body answers none of it."""
+    results = await db.read(pending_results, thread, wanted.tool_results)
+    if results:
+        start["given"]["clientResults"] = dump_parts(results)
     if wanted.resume:
         answers = Answer(answers=await db.read(answers_of, thread, wanted.resume))
         begun = {key: value for key, value in start.items() if key != "model"}
         return await commands.perform(user, thread.public_id, answers, **begun)
-    results = await db.read(pending_results, thread, wanted.tool_results)
-    if not results:
-        return None
-    if await _new_message(thread, wanted) is None:
+    if results and await _new_message(thread, wanted) is None:
         return await commands.client_results(user, thread, results, **start)
-    start["given"]["clientResults"] = dump_parts(results)
     return None
 
 
@@ -209,7 +229,11 @@ def _start_of(wanted: RunInput) -> dict[str, Any]:
         agents().tools_with(wanted.client_tools)
     except InvalidRequest as error:
         raise Invalid(f"tools: {error}") from None
-    given = {"clientTools": [asdict(spec) for spec in wanted.client_tools]} if wanted.client_tools else {}
+    given: dict[str, Any] = {}
+    if wanted.client_tools:
+        given["clientTools"] = [asdict(spec) for spec in wanted.client_tools]
+    if wanted.forwarded_props.get("onDisconnect") == CONTINUE:
+        given["onDisconnect"] = CONTINUE
     return {"door": DOOR, "run_id": wanted.run_id, "given": given, "model": model}
 
 
@@ -235,8 +259,10 @@ async def _refused_run(wanted: RunInput, problem: Unanswerable) -> AsyncIterator
         yield encode_sse(encode_event_json(event))
 
 
-async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> Frames:
+async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
     channel = eventlog.channel_of(thread.pk)
+    stays = run.door != DOOR or run.given.get("onDisconnect") == CONTINUE
+    brought = {part.tool_call_id for part in load_parts(run.given.get("clientResults", ()))}
     finished = False
     try:
         async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
@@ -248,17 +274,25 @@ async def _events_of(thread: Thread, run: Run, after: int, *, stays: bool) -> Fr
                             id=str(Cursor(run.public_id, number)),
                         )
                         for number, event in heard.events
+                        if not _is_brought(event, brought)
                     )
                     or None
                 )
         finished = True
     finally:
-        if not finished and not stays and run.door == DOOR:
-            _leaving.add(task := asyncio.ensure_future(_stop_if_alone(channel, thread, run)))
-            task.add_done_callback(_leaving.discard)
+        if not finished and not stays:
+            task = asyncio.ensure_future(_stop_if_alone(channel, thread, run))
+            _leaving[task] = run.pk
+            task.add_done_callback(_leaving.pop)
 
 
-_leaving: set[asyncio.Task[None]] = set()
+def _is_brought(event: Event, brought: Container[str]) -> bool:
+    """A result that came with the run's own request. Its client has it, and AG-UI's would have it twice."""
+    return isinstance(event, ToolCallResult) and event.tool_call_id in brought
+
+
+_leaving: dict[asyncio.Task[None], int] = {}
+"""Keys of runs whose reader went away just now, by the task that waits whether it comes back."""
 
 
 async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> None:
@@ -267,13 +301,44 @@ async def _stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) ->
         return
     # It runs in another process, if it runs.
     try:
-        await db.write(actions.request_stop, thread=thread)
+        # This one, and not whatever its thread does by now.
+        await db.write(_request_stop, run.pk)
     except DatabaseError as error:
         log.warning("run %s: nobody reads it, and it could not be stopped: %s", run.public_id, error)
     news.stop_run(run.pk)
 
 
+def _request_stop(run_pk: int) -> None:
+    Run.objects.filter(pk=run_pk, state__in=Run.ACTIVE).update(stop_requested=True)
+
+
+async def _stop_what_was_left(thread: Thread) -> bool:
+    """Stop the thread's run if nobody reads it any more; True when it is over.
+
+    Whoever stopped it did so by leaving, and asks for something else now.
+    """
+    channel = eventlog.channel_of(thread.pk)
+    for _ in range(10):
+        left = [work for work in runner.running_here() if work.run_pk in _leaving.values()]
+        tasks = [work.task for work in left if work.thread_pk == thread.pk and work.task is not None]
+        if tasks and channel.readers == 0:
+            runner.stop_thread(thread.pk, "the client went away")
+            await asyncio.wait(tasks, timeout=STOPPED)
+            return all(task.done() for task in tasks)
+        await asyncio.sleep(NOTICED / 10)
+    return False
+
+
 # -- GET -----------------------------------------------------------------------------------------------------
+
+
+async def _join(user: Any, asked: Asked) -> Reply:
+    run_id = asked.query["runId"]
+    runs = Run.objects.filter(thread__owner=user, public_id=run_id).select_related("thread").order_by("-pk")
+    run = await db.read(runs.first) if access.sane_id(run_id) else None
+    if run is None:
+        raise Missing()
+    return _stream(await commands.thread_for(user, run.thread.public_id), run, asked)
 
 
 async def _restore(user: Any, asked: Asked) -> Reply:
@@ -301,7 +366,8 @@ async def _restore(user: Any, asked: Asked) -> Reply:
             }
             if unanswered
             else None,
-            "page": {"hasMore": has_more, "before": page[0]["id"] if page and has_more else None},
+            # `truncated` and `cursor` are TanStack's words.
+            "page": {"truncated": True, "cursor": page[0]["id"]} if has_more else {"truncated": False},
             "cursor": state.cursor,
         },
         {"Cache-Control": "no-store"},

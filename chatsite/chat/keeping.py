@@ -119,9 +119,7 @@ def keep(batch: Batch) -> int | None:
     for message, before in batch.inserted:
         _insert_message(batch, message, before)
     for message in batch.rewritten:
-        models.Message.objects.filter(thread_id=batch.thread_pk, public_id=message.id).update(
-            parts=dump_parts(message.parts)
-        )
+        _rewrite_message(batch, message)
     if batch.calls:
         _write_calls(batch)
     if batch.terminal is not None:
@@ -141,6 +139,13 @@ def _append_messages(batch: Batch) -> int | None:
         head = row.pk
     Thread.objects.filter(pk=batch.thread_pk).update(head_id=head, updated_at=batch.at)
     return head
+
+
+def _rewrite_message(batch: Batch, message: Message) -> None:
+    row = models.Message.objects.get(thread_id=batch.thread_pk, public_id=message.id)
+    ours = {key: row.metadata[key] for key in store.ROW_ONLY if key in row.metadata}
+    row.parts, row.metadata = dump_parts(message.parts), {**message.metadata, **ours}
+    row.save(update_fields=["parts", "metadata"])
 
 
 def _insert_message(batch: Batch, message: Message, before: str) -> None:

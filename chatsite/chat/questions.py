@@ -66,7 +66,7 @@ def asked_view(interrupt: Interrupt, run_id: str) -> InterruptView:
     return InterruptView(
         id=interrupt.id,
         run_id=run_id,
-        tool_call_id=interrupt.tool_call_id or "",
+        tool_call_id=_shown_call(interrupt),
         tool_name=_tool_name(interrupt),
         message=interrupt.message or "",
         input=metadata.get("input"),
@@ -82,6 +82,12 @@ def views_for(runs: Iterable[Run]) -> tuple[InterruptView, ...]:
         .order_by("pk")
     )
     return tuple(map(view_of, rows))
+
+
+def _shown_call(interrupt: Interrupt) -> str:
+    """The call whose card asks: the outermost one, when a subagent's call is meant."""
+    path = (interrupt.metadata or {}).get("path")
+    return str(path[0]["toolCallId"]) if path else interrupt.tool_call_id or ""
 
 
 def _tool_name(interrupt: Interrupt) -> str:

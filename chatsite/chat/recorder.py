@@ -22,15 +22,20 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from django.utils import timezone
 
 from agent.events import (
+    Custom,
     Event,
     Interrupted,
     RunError,
     RunFinished,
     StepFinished,
     StepStarted,
+    SubagentFinished,
+    SubagentStarted,
     Terminal,
+    ToolCallArgs,
     ToolCallEnd,
     ToolCallResult,
+    ToolCallStart,
     is_delta,
 )
 from agent.messages import Message, ToolCallPart, Transcript, Usage, open_calls
@@ -96,6 +101,7 @@ class Recorder:
         self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
         self._inserted: list[tuple[str, str]] = []  # (id, id of the one it stands before) of such results
         self._rewritten: set[str] = set()  # ids of earlier runs' messages that this run changed
+        self._inner_arguments: dict[str, list[str]] = {}  # of calls within a subagent, while they stream
         self._calls: dict[str, CallChange] = dict(waiting)
         self._changed_calls: dict[str, CallChange] = {}
         self._lock = asyncio.Lock()
@@ -173,7 +179,12 @@ class Recorder:
     # -- what an event means for the rows --------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
+        if event.subagent_run_id is not None and not isinstance(event, SubagentStarted | SubagentFinished):
+            self._note_inner(event)
+            return
         match event:
+            case Custom(name="subagent_state", value={"toolCallId": str(call_id)}):
+                self._rewritten.add(_caller_of(self.live.transcript, call_id))
             case StepStarted():
                 self.turns += 1
             case StepFinished(metadata=metadata):
@@ -188,6 +199,19 @@ class Recorder:
             case RunFinished() | RunError():
                 self._wait_for(event)
                 self._ended = _end_of(self.run, event)
+
+    def _note_inner(self, event: Event) -> None:
+        """An event of a run within this one: the transcript leaves it out, but its calls have their rows."""
+        match event:
+            case ToolCallStart(tool_call_id=call_id, tool_call_name=name):
+                self._change(CallChange(call_id, name, "", State.PROPOSED))
+            case ToolCallArgs(tool_call_id=call_id, delta=delta) if call_id in self._calls:
+                self._inner_arguments.setdefault(call_id, []).append(delta)
+            case ToolCallEnd(tool_call_id=call_id) if call_id in self._calls:
+                arguments = "".join(self._inner_arguments.pop(call_id, ()))
+                self._change(replace(self._calls[call_id], arguments=arguments))
+            case ToolCallResult(tool_call_id=call_id, content=content) if call_id in self._calls:
+                self._change(_settled(self._calls[call_id], event, content))
 
     def _whole(self, message_id: str | None) -> None:
         if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):
@@ -204,15 +228,18 @@ class Recorder:
             self._unsaved.append(result.message_id)
         else:
             self._inserted.append((result.message_id, behind.id))
-        if (result.metadata or {}).get("editedArguments") is not None:
+        if not {"editedArguments", "subagent"}.isdisjoint(result.metadata or {}):
             self._rewritten.add(_caller_of(self.live.transcript, result.tool_call_id))
 
     def _wait_for(self, event: Terminal) -> None:
         """Calls that the run leaves open wait for a person or a client."""
         if not isinstance(event, RunFinished):
             return
-        for call in open_calls(self.live.transcript):
-            known = self._calls.get(call.id)
+        waiting = {call.id for call in open_calls(self.live.transcript)}
+        if isinstance(event.outcome, Interrupted):
+            waiting |= {str(interrupt.tool_call_id) for interrupt in event.outcome.interrupts}
+        for call_id in waiting:
+            known = self._calls.get(call_id)
             if known is not None and known.state == State.PROPOSED:
                 self._change(replace(known, state=State.WAITING))
 
@@ -221,17 +248,7 @@ class Recorder:
         message = next((each for each in self.live.transcript.live if each.id == result.message_id), None)
         if known is None or message is None:
             return  # a provider's own tool, or a second result
-        part = message.tool_results[0]
-        self._change(
-            replace(
-                known,
-                state=STATE_OF_ERROR.get(result.error, State.FAILED),
-                result=part.content if isinstance(part.content, str) else str(part.content),
-                error_code=result.error or "",
-                finished_at=timezone.now(),
-                duration_ms=result.duration_ms,
-            )
-        )
+        self._change(_settled(known, result, message.tool_results[0].content))
 
     def _change(self, change: CallChange) -> None:
         self._calls[change.call_id] = self._changed_calls[change.call_id] = change
@@ -295,6 +312,17 @@ def _asked_by(event: Event, run_id: str) -> tuple[InterruptView, ...]:
 
 def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
     return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
+
+
+def _settled(call: CallChange, result: ToolCallResult, content: object) -> CallChange:
+    return replace(
+        call,
+        state=STATE_OF_ERROR.get(result.error, State.FAILED),
+        result=content if isinstance(content, str) else str(content),
+        error_code=result.error or "",
+        finished_at=timezone.now(),
+        duration_ms=result.duration_ms,
+    )
 
 
 def _caller_of(transcript: Transcript, call_id: str) -> str:

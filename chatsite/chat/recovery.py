@@ -118,7 +118,11 @@ def close_run(run_pk: int, *, code: str, message: str) -> bool:
             first=first,
             events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
-            calls=tuple(_closed(calls[result.tool_call_id], result) for result in results),
+            calls=tuple(_closed(calls[result.tool_call_id], result) for result in results)
+            + tuple(
+                replace(call, state=ToolCall.State.UNKNOWN, finished_at=timezone.now())
+                for call in keeping.known_calls(run.thread_id, claimed.keys() - left.keys()).values()
+            ),
             turns=run.turns,
         )
     )

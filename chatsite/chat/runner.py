@@ -19,6 +19,7 @@ from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
 from django.db import DatabaseError
+from django.db.models import Q
 
 from agent import AbortSignal, RunContext, ToolSpec, run_agent
 from agent.approvals import Resolution
@@ -209,13 +210,15 @@ def _opening(run_pk: int) -> Opening:
     state = store.load_state(run.thread)
     before = replace(state, segments=state.segments[:-1], cursor="")
     open_ids = [call.id for call in calls_left(store.transcript_of(before))[0]]
-    answered = run.thread.interrupts.filter(tool_call_id__in=open_ids).exclude(status="open")
+    # Also those of calls within a subagent, which the transcript does not show.
+    ours = Q(tool_call_id__in=open_ids) | Q(resumed_by=run)
+    answered = list(run.thread.interrupts.filter(ours).exclude(status="open").order_by("pk"))
     return Opening(
         before=before,
         asked=state.segments[-1].messages,
         parent_id=run.parent.public_id if run.parent else None,
         client_tools=_client_tools(run),
-        waiting=keeping.known_calls(run.thread_id, open_ids),
+        waiting=keeping.known_calls(run.thread_id, {*open_ids, *(row.tool_call_id for row in answered)}),
         resolutions=tuple(map(questions.resolution_of, answered)),
         client_results=tuple(load_parts(run.given.get("clientResults", ()))),
     )

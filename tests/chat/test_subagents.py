@@ -1,0 +1,104 @@
+"""A tool whose work is another run: kept, asked about, resumed and stopped with the outer one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent import Agent, ToolRegistry, subagent_tool
+from agent.providers.scripted import ScriptedProvider, Turn
+from chatsite.chat import commands, db, recovery
+from chatsite.chat.commands import Stop
+from chatsite.chat.models import Interrupt, Run, ToolCall
+from chatsite.chat.tools.examples import get_weather, send_email
+from tests.chat.conftest import row_of, until
+from tests.chat.test_approvals import MAIL, answer, asked, state_of, yes
+from tests.chat.test_runs import begin, transcript_of
+
+DELEGATES = Turn(calls=[("d1", "helper", {"task": "Do it"})])
+
+
+@pytest.fixture
+def helper(monkeypatch):
+    """`helper(turn, ...)`: the chat has a subagent that plays these turns."""
+
+    def make(*turns):
+        provider = ScriptedProvider(*turns)
+        inner = Agent(provider, "inner", [get_weather, send_email])
+        tool = subagent_tool(inner, name="helper", description="Does it.")
+        monkeypatch.setattr("chatsite.chat.agents.server_tools", lambda: ToolRegistry([tool]))
+        return provider
+
+    return make
+
+
+async def test_its_last_words_are_the_calls_result_and_its_calls_have_rows(person, plays, settled, helper):
+    helper(Turn(calls=[("w", "get_weather", {"city": "Oslo"})]), Turn("It is 62 there."))
+    plays(DELEGATES, Turn("Done."))
+    done = await begin(person)
+    await settled()
+    kept = await transcript_of(done.thread)
+    assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant"]
+    assert "It is 62 there." in kept[2].tool_results[0].content
+    calls = {call.name: call for call in await db.read(lambda: list(ToolCall.objects.all()))}
+    assert (calls["helper"].state, calls["get_weather"].state) == ("done", "done")
+    assert "Oslo" in calls["get_weather"].arguments
+    assert "62" in calls["get_weather"].result
+
+
+async def test_its_question_is_asked_in_the_outer_run_and_the_answer_resumes_the_same_child(
+    person, plays, settled, helper
+):
+    inner = helper(Turn(calls=[("m", "send_email", MAIL)]), Turn("Sent it."))
+    outer = plays(DELEGATES, Turn("All done."))
+    done, rows = await asked(person, settled)
+    assert (await row_of(done.run)).state == "interrupted"
+    assert rows[0].tool_name == "send_email"
+    state = await state_of(done.thread)
+    assert state.open_interrupts[0].tool_call_id == "d1"
+    mail = await db.read(lambda: ToolCall.objects.get(name="send_email"))
+    assert mail.state == "waiting"
+    await answer(person, done.thread, yes(rows[0]))
+    await settled()
+    assert len(inner.requests) == 2
+    kept = await transcript_of(done.thread)
+    assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant"]
+    assert "Sent it." in kept[2].tool_results[0].content
+    assert outer.requests[-1].transcript.messages == kept.messages[:-1]
+    mail = await db.read(lambda: ToolCall.objects.get(name="send_email"))
+    assert (mail.state, mail.run_id) == ("done", done.run.pk)
+    assert await db.read(lambda: ToolCall.objects.filter(name="send_email").count()) == 1
+
+
+async def test_a_stop_reaches_it(person, plays, settled, helper):
+    inner = helper(Turn("Never finished.", delta_size=2, gate=asyncio.Event()))
+    plays(DELEGATES, Turn("Never said."))
+    done = await begin(person)
+    await until(lambda: inner.requests)
+    await commands.perform(person, done.thread.public_id, Stop(), door="page")
+    await settled()
+    assert (await row_of(done.run)).state == "cancelled"
+    assert inner.closed == 1
+
+
+async def test_a_server_that_dies_leaves_no_claimed_call_behind(person, plays, settled, helper):
+    from tests.chat.test_recovery import dead_pid
+
+    inner = helper(Turn(calls=[("w", "get_weather", {"city": "Oslo"})]), Turn("Half.", gate=asyncio.Event()))
+    plays(DELEGATES, Turn("Never said."))
+    done = await begin(person)
+    await until(lambda: len(inner.requests) == 2)
+    from chatsite.chat import runner
+
+    work = runner.running_here()[0]
+    work.task.cancel()
+    await asyncio.gather(work.task, return_exceptions=True)
+    await db.write(
+        lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x")
+    )
+    await db.write(recovery.close_lost_runs)
+    states = {call.name: call.state for call in await db.read(lambda: list(ToolCall.objects.all()))}
+    assert states["helper"] == "unknown"
+    assert "claimed" not in states.values()
+    assert await db.read(Interrupt.objects.count) == 0
