@@ -8,7 +8,7 @@ One active run a thread: the constraint says no to a second, and the person is t
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,17 @@ Given = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """How a run is to begin: with which model, in which process, by which door, under which id (None: a new one)."""
+
+    model: str
+    process: str
+    door: str
+    run_id: str | None = None
+    given: Given = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A run that somebody asked for; `fresh` is False when they had asked before.
 
@@ -48,11 +59,7 @@ def open_thread(
     public_id: str | None,
     message: Message,
     client_id: str,
-    model: str,
-    process: str,
-    door: str,
-    run_id: str | None = None,
-    given: Given | None = None,
+    start: Start,
 ) -> Begun:
     """A new thread with its first message. The same client id of the same user again finds the first one's."""
     known = models.Message.objects.select_related("thread", "run").filter(
@@ -63,7 +70,7 @@ def open_thread(
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread.objects.create(owner=owner, public_id=public_id or new_public_id())
     # Nobody else can know this thread yet, so what `send_message` asks for need not be asked.
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
+    run = _begin(thread, start)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True, first=message)
 
@@ -73,21 +80,17 @@ def send_message(
     thread: Thread,
     message: Message,
     client_id: str,
-    model: str,
-    process: str,
-    door: str,
-    run_id: str | None = None,
-    given: Given | None = None,
+    start: Start,
 ) -> Begun:
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
         return Begun(thread, known.run, fresh=False)
     thread = _locked(thread)
-    _check_free(thread, run_id)
+    _check_free(thread, start.run_id)
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
         raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
+    run = _begin(thread, start)
     _withdraw_questions(thread, run)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True)
@@ -96,12 +99,8 @@ def send_message(
 def retry(
     *,
     thread: Thread,
-    model: str,
-    process: str,
-    door: str,
+    start: Start,
     message_id: str | None = None,
-    run_id: str | None = None,
-    given: Given | None = None,
 ) -> Begun:
     """Answer a user message anew (the last one, or the one named): what stood behind it leaves the active branch.
 
@@ -113,8 +112,8 @@ def retry(
         asked = [row for row in asked if row.public_id == message_id]
     if not asked:
         raise NothingToRetry("There is no message here to answer again.")
-    _check_free(thread, run_id)
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given)
+    _check_free(thread, start.run_id)
+    run = _begin(thread, start)
     _withdraw_questions(thread, run)
     question = asked[-1]
     question.run = run
@@ -131,11 +130,7 @@ def answer(
     resolutions: Sequence[Resolution],
     always: Collection[str],
     tools: ToolRegistry,
-    model: str,
-    process: str,
-    door: str,
-    run_id: str | None = None,
-    given: Given | None = None,
+    start: Start,
 ) -> Begun:
     """Take a person's answers to all open questions of the thread, and begin the run that carries them out.
 
@@ -159,19 +154,11 @@ def answer(
         check_resolutions([questions.interrupt_of(row) for row in open_rows], resolutions, tools, now)
     except InvalidRequest as error:
         raise Unanswerable(str(error), error.code) from None
-    _check_free(thread, run_id)
+    _check_free(thread, start.run_id)
     asked_by = open_rows[-1].run
-    run = _begin(
-        thread,
-        model=model,
-        process=process,
-        door=door,
-        run_id=run_id,
-        given={**_carried(asked_by), **(given or {})},
-        parent=asked_by,
-    )
+    run = _begin(thread, _carrying(start, asked_by), parent=asked_by)
     for resolution in resolutions:
-        _answer_one(thread, resolution, user=user, door=door, run=run, now=now)
+        _answer_one(thread, resolution, user=user, run=run, now=now)
     for name in always:
         ApprovalRule.objects.get_or_create(thread=thread, tool_name=name, defaults={"created_by": user})
     thread.save(update_fields=["model", "updated_at"])
@@ -182,22 +169,20 @@ def take_client_results(
     *,
     thread: Thread,
     results: Sequence[ToolResultPart],
-    model: str,
-    process: str,
-    door: str,
-    run_id: str | None = None,
-    given: Given | None = None,
+    start: Start,
 ) -> Begun:
     """Go on with the results of calls that the thread's client ran."""
     thread = _locked(thread)
-    _check_free(thread, run_id)
+    _check_free(thread, start.run_id)
     last = thread.runs.order_by("-pk").first()
     if last is None or models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).exists():
         raise Unanswerable(
             "Open questions are answered together with the client's results.", "missing_answer"
         )
-    given = {**_carried(last), **(given or {}), "clientResults": dump_parts(results)}
-    run = _begin(thread, model=model, process=process, door=door, run_id=run_id, given=given, parent=last)
+    start = _carrying(start, last)
+    run = _begin(
+        thread, replace(start, given={**start.given, "clientResults": dump_parts(results)}), parent=last
+    )
     thread.save(update_fields=["model", "updated_at"])
     return Begun(thread, run, fresh=True)
 
@@ -207,9 +192,10 @@ def drop_rule(*, thread: Thread, tool_name: str) -> bool:
     return bool(ApprovalRule.objects.filter(thread=thread, tool_name=tool_name).delete()[0])
 
 
-def _carried(run: Run) -> Given:
-    """What a run that takes another one up has from it: the client's tools."""
-    return {key: run.given[key] for key in ("clientTools",) if key in run.given}
+def _carrying(start: Start, run: Run) -> Start:
+    """A run that takes another one up has that one's client tools, unless it brings its own."""
+    carried = {key: run.given[key] for key in ("clientTools",) if key in run.given}
+    return replace(start, given={**carried, **start.given})
 
 
 def _answered_so_before(rows: list[models.Interrupt], resolutions: Sequence[Resolution]) -> Run | None:
@@ -220,9 +206,7 @@ def _answered_so_before(rows: list[models.Interrupt], resolutions: Sequence[Reso
     return runs.pop() if rows and same and len(runs) == 1 else None
 
 
-def _answer_one(
-    thread: Thread, resolution: Resolution, *, user: Any, door: str, run: Run, now: datetime
-) -> None:
+def _answer_one(thread: Thread, resolution: Resolution, *, user: Any, run: Run, now: datetime) -> None:
     """Exactly one answer wins, also between processes: the row says `open` to the first alone."""
     won = models.Interrupt.objects.filter(
         thread=thread, public_id=resolution.interrupt_id, status=Status.OPEN
@@ -232,7 +216,7 @@ def _answer_one(
         reason=resolution.reason,
         answered_by=user,
         answered_at=now,
-        door=door,
+        door=run.door,
         resumed_by=run,
     )
     if not won:
@@ -287,28 +271,19 @@ def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     thread.save(update_fields=["head", "title", "model", "updated_at"])
 
 
-def _begin(
-    thread: Thread,
-    *,
-    model: str,
-    process: str,
-    door: str,
-    run_id: str | None,
-    given: Given | None = None,
-    parent: Run | None = None,
-) -> Run:
+def _begin(thread: Thread, start: Start, *, parent: Run | None = None) -> Run:
     now = timezone.now()
-    thread.model = model
+    thread.model = start.model
     thread.updated_at = now
     return Run.objects.create(
         thread=thread,
-        public_id=run_id or new_run_id(),
+        public_id=start.run_id or new_run_id(),
         state=Run.State.RUNNING,
-        model=model,
-        door=door,
+        model=start.model,
+        door=start.door,
         parent=parent,
-        given=given or {},
-        owner=process,
+        given=start.given,
+        owner=start.process,
         heartbeat_at=now,
         created_at=now,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db import DatabaseError, IntegrityError
@@ -24,7 +25,7 @@ from pydantic.alias_generators import to_camel
 from agent.approvals import Resolution
 from agent.messages import Message, TextPart, ToolResultPart
 from chatsite.chat import access, actions, db, news, rounds, runner
-from chatsite.chat.actions import Begun, Given
+from chatsite.chat.actions import Begun, Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, Thread, new_public_id
@@ -105,18 +106,15 @@ async def perform(
     what the run begins with besides.
     """
     thread = await thread_for(user, thread_id)
-    asked = {"process": PROCESS, "door": door, "run_id": run_id, "given": given}
+    begins = partial(_start, door=door, run_id=run_id, given=given)
     match command:
         case Send():
             sent = _sent(command, message)
-            model = await _model_for(command.model, thread.model)
-            begun = await _asked(actions.send_message, thread=thread, model=model, **asked, **sent)
-            return _started(begun, user)
+            start = await begins(command.model, thread.model)
+            return _started(await _asked(actions.send_message, thread=thread, start=start, **sent), user)
         case Retry():
-            model = await _model_for(command.model, thread.model)
-            begun = await _asked(
-                actions.retry, thread=thread, model=model, message_id=command.message_id, **asked
-            )
+            start = await begins(command.model, thread.model)
+            begun = await _asked(actions.retry, thread=thread, start=start, message_id=command.message_id)
             return _started(begun, user)
         case Answer():
             begun = await _asked(
@@ -126,8 +124,7 @@ async def perform(
                 resolutions=await db.read(_resolutions, thread, command.answers),
                 always=await db.read(_tools_to_allow, thread, command.answers),
                 tools=agents().tools_with(),
-                model=await _model_for("", thread.model),
-                **asked,
+                start=await begins("", thread.model),
             )
             return _started(begun, user)
         case Forget():
@@ -156,18 +153,9 @@ async def begin_thread(
     if public_id is not None and not access.sane_thread_id(public_id):
         raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
     sent = _sent(command, message)
-    model = await _model_for(command.model)
+    start = await _start(command.model, door=door, run_id=run_id, given=given)
     begun = await _asked(
-        actions.open_thread,
-        owner=user,
-        public_id=public_id,
-        model=model,
-        process=PROCESS,
-        door=door,
-        run_id=run_id,
-        given=given,
-        taken=Missing,
-        **sent,
+        actions.open_thread, owner=user, public_id=public_id, start=start, taken=Missing, **sent
     )
     return _started(begun, user)
 
@@ -183,16 +171,8 @@ async def client_results(
     given: Given | None = None,
 ) -> Done:
     """Go on with what the thread's client says of the calls it was asked to run."""
-    begun = await _asked(
-        actions.take_client_results,
-        thread=thread,
-        results=results,
-        model=await _model_for(model, thread.model),
-        process=PROCESS,
-        door=door,
-        run_id=run_id,
-        given=given,
-    )
+    start = await _start(model, thread.model, door=door, run_id=run_id, given=given)
+    begun = await _asked(actions.take_client_results, thread=thread, results=results, start=start)
     return _started(begun, user)
 
 
@@ -256,8 +236,12 @@ def _sent(command: Send, message: Message | None) -> dict[str, Any]:
     return {"client_id": client_id, "message": message or Message(id=client_id, role="user", parts=parts)}
 
 
-async def _model_for(asked: str, stored: str = "") -> str:
-    return (await agents().catalog()).pick(asked, stored)
+async def _start(
+    asked: str, stored: str = "", *, door: str, run_id: str | None = None, given: Given | None = None
+) -> Start:
+    """How a run of this process begins, with the model that was asked for, else the thread's own."""
+    model = (await agents().catalog()).pick(asked, stored)
+    return Start(model, PROCESS, door, run_id, given or {})
 
 
 def _started(begun: Begun, user: Any) -> Done:

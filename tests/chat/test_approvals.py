@@ -236,9 +236,7 @@ def answer_alone(thread_pk, person, interrupt_id, status, gate, outcomes):
                 resolutions=[resolution],
                 always=(),
                 tools=agents().tools_with(),
-                model="demo",
-                process=recovery.PROCESS,
-                door="page",
+                start=actions.Start("demo", recovery.PROCESS, "page"),
             )
         outcomes.append((status, begun.fresh))
     except Exception as error:
