@@ -26,12 +26,20 @@ from chatsite.chat.render.swaps import live, live_html, replace_shown, status, t
 from chatsite.chat.render.transcript import Writer
 from chatsite.chat.state import Segment, ThreadState
 
-__all__ = ["FragmentWriter", "live_html", "render_full", "render_transcript", "standing_html"]
+__all__ = ["FragmentWriter", "live_html", "render_full", "render_runs", "render_transcript", "standing_html"]
 
 
 def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
     """The whole transcript as the page shows it; `typed` into a form that was refused stands in it again."""
     return mark_safe(Writer(typed).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
+
+
+def render_runs(state: ThreadState) -> tuple[SafeString, ...]:
+    """Each run of a thread by itself, for whoever only reads: what was answered is told, what is open is not asked."""
+    told = replace(state, interrupts=tuple(each for each in state.interrupts if not each.open))
+    writer = Writer()
+    writer.look(told, told.segments)
+    return tuple(mark_safe(writer.segment(segment)) for segment in told.segments)  # noqa: S308 - as above
 
 
 def render_full(state: ThreadState) -> str:

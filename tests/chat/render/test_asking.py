@@ -12,7 +12,7 @@ import pytest
 from agent.messages import ToolCallPart, ToolResultPart, user_message
 from chatsite.chat.render.asking import standing_html
 from chatsite.chat.render.fields import name_of
-from chatsite.chat.render.fragments import FragmentWriter, render_full, render_transcript
+from chatsite.chat.render.fragments import FragmentWriter, render_full, render_runs, render_transcript
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from tests.chat.render.hostile import HOSTILE, assert_inert
 from tests.chat.render.page import Page, parse
@@ -264,6 +264,16 @@ def test_earlier_runs_are_left_alone_once_they_are_settled():
     writer = FragmentWriter(replace(waiting(), segments=old))
     writer.update(replace(waiting(), segments=(*old, *waiting().segments)))
     assert writer._writer.look(replace(waiting(), segments=(*old, *waiting().segments)), ()) == {"run-1"}
+
+
+def test_who_only_reads_sees_the_answer_and_is_not_asked():
+    first, second = render_runs(resumed(tool(OK)))
+    assert "Approved by <b>ada</b>" in first
+    assert ">done<" in first
+    assert "<details" not in second
+    (only,) = render_runs(waiting())
+    assert "answer-form" not in only
+    assert ">waiting<" in only
 
 
 # -- above the composer --------------------------------------------------------------------------------------

@@ -274,6 +274,11 @@ def card(call=CALL, result=None, run=ACTIVE, finish="tool_calls") -> str:
         ("not run", {"result": ToolResultPart("c1", '{"error": "no"}', error="not_executed")}),
         ("unknown tool", {"result": ToolResultPart("c1", '{"error": "no"}', error="unknown_tool")}),
         ("not run: bad arguments", {"result": ToolResultPart("c1", "no", error="invalid_arguments")}),
+        ("denied", {"result": ToolResultPart("c1", '{"error": "no"}', error="denied")}),
+        ("cancelled", {"result": ToolResultPart("c1", '{"error": "no"}', error="cancelled")}),
+        ("not answered", {"result": ToolResultPart("c1", '{"error": "no"}', error="not_answered")}),
+        ("not run: permission unclear", {"result": ToolResultPart("c1", "no", error="policy_failed")}),
+        ("skipped", {"result": ToolResultPart("c1", "no", error="over_budget")}),
         ("timed out", {"result": ToolResultPart("c1", '{"error": "no"}', error="timeout")}),
         ("cancelled", {"result": ToolResultPart("c1", '{"error": "no"}', error="aborted")}),
         ("outcome unknown", {"result": ToolResultPart("c1", '{"error": "no"}', error="outcome_unknown")}),
@@ -299,6 +304,12 @@ def test_a_card_shows_name_arguments_result_and_time():
 def test_a_card_shows_the_tools_own_words_when_it_failed():
     html = card(result=ToolResultPart("c1", '{"error": "There is no such city."}', error="tool_error"))
     assert "<p class=err>There is no such city.</p>" in html
+
+
+def test_what_never_ran_did_not_fail():
+    html = card(result=ToolResultPart("c1", '{"error": "The person denied it."}', error="denied"))
+    assert "What the assistant was told" in html
+    assert "class=err" not in html
 
 
 def test_cards_stand_in_call_order_whatever_came_first():
@@ -351,7 +362,20 @@ def test_a_result_may_hold_pictures():
         ({"stop_reason": "max_iterations"}, "Stopped after 0 turns ", "continue-form"),
         ({"stop_reason": "no_calls"}, "named none", "retry-form"),
         ({"stop_reason": "my_own_limit"}, "my_own_limit", "continue-form"),
+        ({"stop_reason": "max_tool_calls"}, "limit of tool calls", "continue-form"),
+        (
+            {"stop_reason": "tool_call_budget"},
+            "tool calls allowed for one answer are used up",
+            "continue-form",
+        ),
+        ({"stop_reason": "max_tokens"}, "limit of tokens", "continue-form"),
+        ({"stop_reason": "max_cost"}, "cost limit", "continue-form"),
+        ({"stop_reason": "max_seconds"}, "time limit", "continue-form"),
+        ({"stop_reason": "no_repeated_calls"}, "the same tool call", "retry-form"),
+        ({"stop_reason": "client_tools"}, "Waiting for the page that runs this tool.", ""),
+        ({"state": "interrupted", "stop_reason": "interrupt"}, "Waiting for your answer.", ""),
         ({"state": "cancelled"}, "Stopped by you", "retry-form"),
+        ({"state": "cancelled", "stop_reason": "aborted"}, "a rule of this server", "retry-form"),
         ({"state": "failed", "error": "The model is on fire."}, "The model is on fire.", "retry-form"),
         ({"state": "failed", "error_code": "rate_limited"}, "rate limit", "retry-form"),
         ({"state": "failed"}, "The answer failed.", "retry-form"),
