@@ -75,7 +75,7 @@ class Client:
         # Only what a client must know: no setting of the machine's reaches it.
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._process = subprocess.Popen(
-            ["node", "--disable-warning=ExperimentalWarning", f"{kind}.mjs"],
+            ["node", f"{kind}.mjs"],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,

@@ -108,6 +108,17 @@ def test_a_person_approves(kind: str, opened: Open, api: Api, standin: StandIn):
     assert problem(client) is None
 
 
+def test_the_demo_model_shows_it_without_any_key(kind: str, opened: Open, api: Api):
+    client = opened(kind, tools=[SEND_EMAIL], model="demo")
+    client.send("Send an email to ada@example.org")
+    [asked] = client.held["interrupts"]
+    assert (asked["toolName"], asked["input"]["to"]) == ("send_email", "ada@example.org")
+    client.answer(**{asked["toolCallId"]: {"approved": True, "editedArgs": OTHER}})
+    told = same_as_the_server(client, api)
+    assert result_of(told, asked["toolCallId"])["to"] == OTHER["to"]
+    assert said(told)
+
+
 def test_a_person_edits_what_is_sent(kind: str, opened: Open, api: Api, standin: StandIn):
     client = asked_to_send(kind, opened, api, standin, mail_call("c1"))
     client.answer(c1={"approved": True, "editedArgs": OTHER})
