@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 import pytest
 from django.utils import timezone
 
-from agent import ToolRegistry, tool
-from agent.providers.scripted import Turn
+from agent import Agent, ToolRegistry, subagent_tool, tool
+from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import db
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
+from chatsite.chat.tools.examples import send_email
 from tests.chat.test_approvals import ASKS, MAIL, asked
 from tests.chat.test_doors import HTMX, chunks_until, page, stranger_page
 
@@ -382,3 +383,23 @@ async def test_every_open_tab_gets_the_form_and_loses_it(page, person, plays, se
     news = await chunks_until(late, lambda text: "Sent." in text)
     assert "Approved by <b>ada</b>" in news
     assert 'hx-target="#log"' not in news
+
+
+async def test_the_questions_of_a_subagent_are_answered_in_its_card(
+    page, person, plays, settled, monkeypatch
+):
+    inner = Agent(ScriptedProvider(PAIR, Turn("Both handled.")), "inner", [send_email])
+    helper = subagent_tool(inner, name="helper", description="Does it.")
+    monkeypatch.setattr("chatsite.chat.agents.server_tools", lambda: ToolRegistry([helper]))
+    plays(Turn(calls=[("d1", "helper", {"task": "Write twice"})]), Turn("All done."))
+    done, rows = await asked(person, settled)
+    form = await form_of(page, done.thread)
+    assert form["q"] == [row.public_id for row in rows]
+    form[f"{rows[1].public_id}.do"] = ["denied"]
+    response = await answer(page, done.thread, form, do="approved", arg__subject="Mine")
+    assert response.status_code == 204
+    await settled()
+    shown = (await page.get(f"/threads/{done.thread.public_id}/")).content.decode()
+    assert "<b>send_email</b>: Approved with changes to <b>subject</b> by <b>ada</b>" in shown
+    assert "<b>send_email</b>: Denied by <b>ada</b>" in shown
+    assert "All done." in shown

@@ -1,4 +1,4 @@
-"""The question whether a call may run, as a form in its card; and what was answered.
+"""The question whether a call may run, as a form in a card; and what was answered.
 
 Rule 1: the HTML of an open question depends on the question alone, so it is sent once, and nobody's typing is replaced.
 Rule 2: the form itself stands on the page (`#answer-form`, with its token); the controls here belong to it by `form`.
@@ -31,21 +31,21 @@ ROW = 60
 """About how many characters stand in a row of a box, for a browser that does not grow it by itself."""
 
 
-def question_html(id: str, question: Question | None) -> str:
-    """The piece of a card that asks, or says what was answered; empty for a call that nobody was asked about."""
-    if question is None:
-        return f"<div id={id}></div>"
-    if not question.view.open:
-        return f"<div id={id} class=answered hx-ignore>{_receipt(question.view)}</div>"
-    mark = short_id("o" if question.over else "q", question.view.id)
+def form_html(id: str, question: Question) -> str:
+    """An open question."""
     return (
-        f'<div id={id} class=ask role=group aria-labelledby={id}w data-q="{mark}" hx-ignore>'
+        f"<div class=ask role=group aria-labelledby={id}w>"
         f'<input type=hidden name=q value="{in_attribute(question.view.id)}" {FORM}>'
         # The form's first button is what Enter in a line presses: this one does nothing.
         f"<button hidden disabled {FORM}></button>"
         f"<p id={id}w class=wants>{escape(_sentence(question.view))}</p>"
         f"{_until(question)}{'' if question.over else _fields(id, question)}{_choice(question)}</div>"
     )
+
+
+def mark_of(question: Question) -> str:
+    """What tells the page that it shows this very form already."""
+    return short_id("o" if question.over else "q", question.view.id)
 
 
 def _sentence(view: InterruptView) -> str:
@@ -189,7 +189,8 @@ def _reason(question: Question) -> str:
 # -- what came of it -----------------------------------------------------------------------------------------
 
 
-def _receipt(view: InterruptView) -> str:
+def receipt_html(view: InterruptView, about: str = "") -> str:
+    """Who answered what, and when; `about` names the tool where the card is not its own."""
     status = view.status
     if status == "approved" and changed(view):
         status = "edited"
@@ -200,7 +201,8 @@ def _receipt(view: InterruptView) -> str:
     who = f" by <b>{escape(words.plain(view.answered_by))}</b>" if view.answered_by else ""
     when = f", {moment_html(view.answered_at)}" if words.moment(view.answered_at) else ""
     reason = f"<blockquote>{escape(view.reason)}</blockquote>" if view.reason else ""
-    return f"<p>{escape(said)}{what}{who}{when}</p>{reason}"
+    tool = f"<b>{escape(words.plain(about))}</b>: " if about else ""
+    return f"<div class=answered><p>{tool}{escape(said)}{what}{who}{when}</p>{reason}</div>"
 
 
 def changed(view: InterruptView) -> bool:

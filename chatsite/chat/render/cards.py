@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from chatsite.chat.render import words
-from chatsite.chat.render.asking import changed, question_html
+from chatsite.chat.render.asking import changed, form_html, mark_of, receipt_html
 from chatsite.chat.render.blocks import tidy
 from chatsite.chat.render.context import Context, Question
 from chatsite.chat.render.fields import json_text
@@ -24,7 +25,7 @@ MAX_SHOWN = 40_000
 
 def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> dict[str, str]:
     """The parts of a card that change: a glance at it, state, question, arguments, result."""
-    result, question = context.results[number], context.questions[number]
+    result, questions = context.results[number], context.questions[number]
     state = _state_of(call, context, number)
     if context.is_open:
         # Arguments are shown when they are whole: half of them say little, and sending them again at each
@@ -35,30 +36,31 @@ def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> d
     return {
         f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
         f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
-        f"{id}q": question_html(f"{id}q", question),
-        f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, question)}</div>",
+        f"{id}q": _questions(f"{id}q", call, questions),
+        f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, questions)}</div>",
         f"{id}r": f"<div id={id}r hx-ignore>{_result(result)}</div>",
     }
 
 
-def card(id: str, call: ToolCallPart, pieces: dict[str, str], question: Question | None) -> str:
+def card(id: str, call: ToolCallPart, pieces: dict[str, str], questions: Sequence[Question]) -> str:
     """A whole card; open when it waits for a person."""
     brief, state, *rest = pieces.values()
     name = f"<b hx-ignore>{escape(words.plain(call.name))}</b>"
-    opened = " open" if question is not None and question.view.open else ""
+    opened = " open" if any(question.view.open for question in questions) else ""
     return f"<details id={id} class=call{opened}><summary>{name}{brief}{state}</summary>{''.join(rest)}</details>"
 
 
 def _state_of(call: ToolCallPart, context: Context, number: int) -> words.CallState:
-    result, question = context.results[number], context.questions[number]
+    result, questions = context.results[number], context.questions[number]
     if result is not None:
         return words.call_state(result.error)
     if call.provider_executed:
         return words.PREPARING if context.is_open else words.BY_PROVIDER
-    if question is not None and question.view.open:
+    if any(question.view.open for question in questions):
         return words.WAITING_FOR_YOU
-    if question is not None and question.view.status in ("denied", "cancelled"):
-        return words.CALL_WORDS[question.view.status]
+    own = _own(call, questions)
+    if own is not None and own.view.status in ("denied", "cancelled"):
+        return words.CALL_WORDS[own.view.status]
     if "active" in (context.run_state, context.taken_up):
         return words.PREPARING if context.is_open else words.RUNNING
     if context.taken_up:
@@ -66,25 +68,55 @@ def _state_of(call: ToolCallPart, context: Context, number: int) -> words.CallSt
     return words.NO_RESULT.get(context.run_state, words.NOTHING_CAME)
 
 
-def _arguments(call: ToolCallPart, arguments: str, question: Question | None) -> str:
+def _own(call: ToolCallPart, questions: Sequence[Question]) -> Question | None:
+    """The question about the call itself, and not about one that it made in its turn."""
+    return next((question for question in questions if question.view.tool_name == call.name), None)
+
+
+def _questions(id: str, call: ToolCallPart, questions: Sequence[Question]) -> str:
+    """All that was asked about a call. What is open is answered at once, so it comes and goes as one piece."""
+    if not questions:
+        return f"<div id={id}></div>"
+    marks = " ".join(mark_of(question) for question in questions if question.view.open)
+    mark = f' data-q="{marks}"' if marks else ""
+    own = _own(call, questions)
+    shown = "".join(
+        form_html(f"{id}{number}", question)
+        if question.view.open
+        else receipt_html(question.view)
+        if question is own
+        else f"{receipt_html(question.view, question.view.tool_name)}{_versions_within(question)}"
+        for number, question in enumerate(questions)
+    )
+    return f"<div id={id}{mark} hx-ignore>{shown}</div>"
+
+
+def _arguments(call: ToolCallPart, arguments: str, questions: Sequence[Question]) -> str:
     """The arguments, and beside them the model's own where a person changed them."""
-    if question is not None and question.view.open and not question.over:
+    own = _own(call, questions)
+    if own is not None and own.view.open and not own.over:
         return ""  # they stand in the form
     edited = call.edited
-    if (
-        edited is None
-        and question is not None
-        and question.view.status == "approved"
-        and changed(question.view)
-    ):
-        edited = json_text(question.view.edited)
+    if edited is None and own is not None and own.view.status == "approved" and changed(own.view):
+        edited = json_text(own.view.edited)
     if edited is not None:
-        return (
-            f"<div class=two><div><p class=lab>The assistant wrote</p>{_code(pretty(call.arguments))}</div>"
-            f"<div><p class=lab>Approved instead</p>{_code(pretty(edited))}</div></div>"
-        )
+        return _both(call.arguments, edited)
     shown = pretty(arguments)
     return f"<p class=lab>Arguments</p>{_code(shown)}" if shown.strip() else ""
+
+
+def _versions_within(question: Question) -> str:
+    """The arguments of a call that the card's own call made; they stand nowhere else."""
+    view = question.view
+    written = json_text(view.input)
+    return _both(written, json_text(view.edited)) if changed(view) else _code(written)
+
+
+def _both(written: str, edited: str) -> str:
+    return (
+        f"<div class=two><div><p class=lab>The assistant wrote</p>{_code(pretty(written))}</div>"
+        f"<div><p class=lab>Approved instead</p>{_code(pretty(edited))}</div></div>"
+    )
 
 
 def _result(result: ToolResultPart | None) -> str:

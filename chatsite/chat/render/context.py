@@ -34,7 +34,8 @@ class Context:
     """There are assistant messages behind it in its run."""
     results: tuple[ToolResultPart | None, ...]
     """Of each call; a later run may have brought it."""
-    questions: tuple[Question | None, ...] = ()
+    questions: tuple[tuple[Question, ...], ...] = ()
+    """Of each call, in the order in which they were asked."""
     taken_up: str = ""
     """While a call is open: how the later run stands that took this one up."""
 
@@ -56,15 +57,17 @@ def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> l
                 is_open=state == "active" and index == last and message.finish_reason is None,
                 goes_on=index < last,
                 results=results,
-                questions=tuple(_question(call.id, links, typed) for call in calls),
+                questions=tuple(_questions(call.id, links, typed) for call in calls),
                 taken_up=links.taken_up(segment.run) if None in results else "",
             )
         )
     return contexts
 
 
-def _question(call_id: str, links: Links, typed: Typed | None) -> Question | None:
-    view = links.questions.get(call_id)
-    if view is None or not view.open:
-        return Question(view) if view else None
-    return Question(view, alone=len(links.open) == 1, over=links.is_over(view), typed=typed)
+def _questions(call_id: str, links: Links, typed: Typed | None) -> tuple[Question, ...]:
+    return tuple(
+        Question(view, alone=len(links.open) == 1, over=links.is_over(view), typed=typed)
+        if view.open
+        else Question(view)
+        for view in links.questions.get(call_id, ())
+    )

@@ -19,8 +19,8 @@ from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 class Links:
     results: dict[str, ToolResultPart] = field(default_factory=dict)
     """By call id: those that stand in another run than their call."""
-    questions: dict[str, InterruptView] = field(default_factory=dict)
-    """By call id."""
+    questions: dict[str, list[InterruptView]] = field(default_factory=dict)
+    """By call id, in the order in which they were asked: a call whose work is another run may ask several."""
     last: RunView | None = None
     open: tuple[InterruptView, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -33,7 +33,9 @@ class Links:
             self._take(segment)
         self.last = state.segments[-1].run if state.segments else None
         told = questions_told(state)
-        self.questions = {question.tool_call_id: question for question in told}
+        self.questions = {}
+        for question in told:
+            self.questions.setdefault(question.tool_call_id, []).append(question)
         self.open = tuple(question for question in told if question.open)
         self.now = datetime.now(UTC)
         unsettled = set(self._open_calls.values())

@@ -276,6 +276,30 @@ def test_who_only_reads_sees_the_answer_and_is_not_asked():
     assert ">waiting<" in only
 
 
+def test_a_call_that_is_a_run_of_its_own_asks_in_its_card_for_the_calls_it_made():
+    call = ToolCallPart("c1", "helper", '{"task": "Write twice"}')
+    asks = [replace(ASKED, id=f"q{n}") for n in (1, 2)]
+    html = shown(waiting(*asks, calls=(call,)))
+    assert html.count("class=ask role=group") == 2
+    assert html.count("data-q") == 1
+    assert "2 questions wait for you" in html
+    assert "Write twice" in html  # its own arguments are no part of what is asked
+    edited = {**MAIL, "subject": "Bye"}
+    answered = (replace(ANSWERED, id="q1", edited=edited), replace(ANSWERED, id="q2", status="denied"))
+    runs_on = replace(resumed(calls=(call,)), interrupts=answered)
+    assert ">running<" in shown(runs_on)
+    third = replace(ASKED, id="q3", run_id="run-2")
+    asks_again = resumed(calls=(call,), run=replace(WAITS, id="run-2"))
+    asks_again = replace(asks_again, interrupts=(*answered, third))
+    page = follow(waiting(*asks, calls=(call,)), runs_on, asks_again)
+    assert page.log.count("data-q") == 1
+    assert "<b>send_email</b>: Approved with changes to <b>subject</b> by <b>ada</b>" in page.log
+    assert "<b>send_email</b>: Denied by <b>ada</b>" in page.log
+    assert "Bye" in page.log
+    done = replace(resumed(tool(OK), calls=(call,), run=replace(DONE, id="run-2")), interrupts=answered)
+    assert ">done<" in shown(done)
+
+
 # -- above the composer --------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chatsite.chat.render.asking import question_html
+from chatsite.chat.render.asking import form_html
 from chatsite.chat.render.context import Question
 from chatsite.chat.render.fields import MOST_EDITABLE, Unreadable, control, fields_of, read_arguments
 from chatsite.chat.state import InterruptView
@@ -60,7 +60,7 @@ def submitted(question: InterruptView, **changes: str) -> dict[str, list[str]]:
         for each in node.elements:
             walk(each)
 
-    html = question_html("i", Question(question))
+    html = form_html("i", Question(question))
     assert_inert(html)
     walk(parse(html))
     return posted | {f"q1.arg.{name}": [text] for name, text in changes.items()}
@@ -179,7 +179,7 @@ def test_a_tool_without_arguments_asks_for_none():
     nothing = asked({}, {"type": "object", "properties": {}, "additionalProperties": False})
     assert fields_of(nothing) == ()
     assert read_arguments(nothing, {}) is None
-    assert "It takes no arguments." in question_html("i", Question(nothing))
+    assert "It takes no arguments." in form_html("i", Question(nothing))
 
 
 def test_a_value_that_does_not_fit_its_schema_is_still_what_it_is():
@@ -196,7 +196,7 @@ def test_a_very_long_value_is_shown_and_kept():
     assert kinds(long)["to"] == "long"
     assert read(long) is None
     assert read(long, to="short") is None
-    assert "Too long to be changed here" in question_html("i", Question(asked(long)))
+    assert "Too long to be changed here" in form_html("i", Question(asked(long)))
 
 
 def test_what_no_database_holds_is_mended():
