@@ -32,6 +32,7 @@ from agent.context import Verdict
 from agent.errors import InvalidRequest
 from agent.events import Interrupt
 from agent.messages import ToolCallPart
+from agent.text import storable
 from agent.tools import InvalidArguments, Tool, ToolRegistry, parse
 from agent.wire.jsontext import dump, plain
 
@@ -71,7 +72,7 @@ def with_answer(call: ToolCallPart, answer: Resolution | None) -> ToolCallPart:
     """The call as it was approved. Arguments that were sent back unchanged were not edited."""
     if answer is None or answer.status != "approved" or answer.edited_args is None:
         return call
-    edited = plain(answer.edited_args)
+    edited = plain(answer.edited_args, storable)
     try:
         unchanged = parse(call.arguments) == edited
     except InvalidArguments:
@@ -114,7 +115,7 @@ def interrupt_of(
 
 def arguments_of(call: ToolCallPart) -> Any:
     """The arguments as the JSON value they are, for whoever shows them or runs the call elsewhere."""
-    return plain(parse(call.used_arguments))
+    return plain(parse(call.used_arguments), storable)
 
 
 def response_schema(parameters: Mapping[str, Any]) -> Json:

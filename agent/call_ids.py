@@ -12,10 +12,12 @@ LONGEST_ID = 200
 
 
 class CallIds:
-    """Shared by a run and those inside it, so that no two of their calls have one id."""
+    """`all_fresh`: no id is told as it came. So it is inside a subagent, whose calls are in no transcript that a later
+    run could look at."""
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(self, new_id: Callable[[], str], *, all_fresh: bool = False) -> None:
         self._new_id = new_id
+        self._all_fresh = all_fresh
         self._taken: set[str] = set()
 
     def take(self, transcript: Transcript) -> None:
@@ -24,7 +26,12 @@ class CallIds:
 
     def own(self, given: str) -> str:
         """The id under which a call is told, from the one that came with it."""
-        sane = 0 < len(given) <= LONGEST_ID and given.isprintable() and given == storable(given)
+        sane = (
+            not self._all_fresh
+            and 0 < len(given) <= LONGEST_ID
+            and given.isprintable()
+            and given == storable(given)
+        )
         id = given if sane and given not in self._taken else f"call_{self._new_id()}"
         self._taken.add(id)
         return id

@@ -113,11 +113,10 @@ class AgentRun:
         self._last_words = ""
         self._silent: Turn | None = None  # the last turn, if it said nothing
         self._resolutions = {resolution.tool_call_id: resolution for resolution in resolutions}
-        self._ids = CallIds(ctx.new_id) if within is None else within.ids
+        self._ids = CallIds(ctx.new_id, all_fresh=within is not None)
         self._ids_taken = False
         self._nest = Nest(
             ctx,
-            self._ids,
             self._resolutions,
             self._tally.include,
             None if within is None else ctx.run_id,
@@ -282,7 +281,6 @@ class AgentRun:
         else:
             self.ctx.abort.check()
             hooks = self._stack if self.agent.middleware else NO_HOOKS
-            self._take_ids()
             nest = replace(self._nest, states=states_of(last_turn(self.transcript)))
             async with aclosing(run_calls(step.calls, self._tools, self.ctx, hooks, nest)) as told:
                 async for event in told:
@@ -362,10 +360,7 @@ class AgentRun:
         )
 
     def _own_call_id(self, given: str) -> str:
-        self._take_ids()
-        return self._ids.own(given)
-
-    def _take_ids(self) -> None:
         if not self._ids_taken:
             self._ids_taken = True
             self._ids.take(self.transcript)
+        return self._ids.own(given)

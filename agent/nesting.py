@@ -13,7 +13,6 @@ from typing import Any
 
 from agent import events as ev
 from agent.approvals import BINDING, Resolutions
-from agent.call_ids import CallIds
 from agent.context import RunContext
 from agent.events import Event, Interrupt, ModelUsage
 from agent.messages import Message
@@ -29,7 +28,6 @@ class Nest:
     """`run_id` is that of the run as its readers know it: a subagent's, or None for the outermost."""
 
     ctx: RunContext
-    ids: CallIds
     resolutions: Resolutions
     charge: Callable[[tuple[ModelUsage, ...], float | None], None]
     run_id: str | None = None

@@ -31,6 +31,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from agent.errors import InvalidOutput, InvalidRequest
 from agent.schemas import problems
 from agent.steps import CallModel, Finish
+from agent.text import storable
 from agent.tools import MOST_PROBLEMS, InvalidArguments, explain, parse
 from agent.wire.jsontext import plain
 
@@ -80,7 +81,7 @@ class Output:
         """What comes where the run would end with this text. Raises InvalidOutput when there is no use in going on."""
         self._ends_with = self._ends_with or end
         try:
-            self.result = self.read(text)
+            self.result = plain(self.read(text), storable)
         except InvalidArguments as error:
             return self._once_more(end, str(error))
         return self._ends_with
@@ -97,7 +98,7 @@ class Output:
                 return self._adapter.dump_python(self._adapter.validate_json(text), mode="json")
             except ValidationError as error:
                 raise InvalidArguments(explain(error)) from error
-        value = plain(parse(text))
+        value = parse(text)
         if wrong := list(islice(problems(value, self.schema), MOST_PROBLEMS)):
             raise InvalidArguments("; ".join(wrong))
         return value

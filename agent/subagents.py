@@ -31,6 +31,7 @@ from agent.messages import Transcript, user_message
 from agent.nesting import Berth, OpenThings, Suspended, inner, surfaced
 from agent.output import OutputType
 from agent.steps import last_turn
+from agent.text import storable
 from agent.tools import NeedsApproval, Tool, ToolContext, ToolOutput
 from agent.wire.agui_messages import decode_messages, encode_messages
 
@@ -95,7 +96,7 @@ class _Work:
         nest, state = self.berth.nest, self.berth.state
         ctx = replace(nest.ctx, run_id=nest.ctx.new_id(), parent_run_id=nest.ctx.run_id)
         before = Transcript(decode_messages(state["messages"]) if state is not None else ())
-        input = () if state is not None else (user_message(ctx.new_id(), prompt(arguments)),)
+        input = () if state is not None else (user_message(ctx.new_id(), storable(prompt(arguments))),)
         run = AgentRun(
             self.agent,
             before,

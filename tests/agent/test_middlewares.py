@@ -317,7 +317,7 @@ async def test_several_patterns_and_a_match_that_looks_back():
     assert told.text == "concat the *, pin * and pin *"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.lists(st.sampled_from([KEY, "sk-short", "plain ", "s", "sk-", " ", "x" * 40]), max_size=8),
     st.integers(1, 30),

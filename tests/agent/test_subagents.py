@@ -324,7 +324,8 @@ async def test_its_question_is_one_of_the_outer_run_and_the_answer_goes_on_with_
     assert (ran, told.stop_reason) == ([], "interrupt")
     (asked,) = told.interrupts
     inner_run = told.of(ev.SubagentStarted)[0].subagent_run_id
-    assert asked.tool_call_id == "x1"
+    (call_id,) = [event.tool_call_id for event in told.of(ev.ToolCallStart) if event.subagent_run_id]
+    assert asked.tool_call_id == call_id
     assert asked.metadata["subagentRunId"] == inner_run
     assert asked.metadata["path"] == [{"toolCallId": "c1", "toolName": "help"}]
     assert asked.metadata["input"] == MAIL
@@ -407,10 +408,10 @@ async def test_its_answers_are_checked_against_its_own_tools():
 async def test_what_was_not_answered_waits_again():
     helper = Helper(Turn(calls=[("x1", "send", MAIL), ("x2", "send", {"to": "d"})]), Turn("Sent."))
     told = await outer(ask("Write."), tools=[helper.tool])
-    assert [i.tool_call_id for i in told.interrupts] == ["x1", "x2"]
+    assert [i.metadata["input"]["to"] for i in told.interrupts] == ["a@b.c", "d"]
     later = await then(told, tools=[helper.tool], resolutions=[answer(told)])
     assert ran == ["sent to a@b.c"]
-    assert [i.tool_call_id for i in later.interrupts] == ["x2"]
+    assert [i.metadata["input"]["to"] for i in later.interrupts] == ["d"]
     last = await then(
         later, Turn("ok"), tools=[helper.tool], resolutions=[answer(later)], ctx=ctx(run_id="r3")
     )
@@ -428,7 +429,8 @@ async def test_siblings_run_and_what_runs_alone_waits_behind_it():
     told = await outer(Turn(calls=calls), tools=[helper.tool, look, alone, send])
     assert ran == ["y"]
     assert told.end.metadata == {"heldToolCallIds": ["c3"]}
-    assert [i.tool_call_id for i in told.interrupts] == ["c4", "x1"]
+    assert told.interrupts[0].tool_call_id == "c4"
+    assert "path" in told.interrupts[1].metadata
     answers = [answer(told, "denied"), answer(told, place=1)]
     later = await then(told, Turn("ok"), tools=[helper.tool, look, alone, send], resolutions=answers)
     assert ran == ["y", "sent to a@b.c", "alone"]
@@ -464,7 +466,7 @@ async def test_a_subagent_that_needs_approval_itself_is_asked_about_once():
     told = await outer(ask("Write."), tools=[helper.tool])
     assert helper.provider.requests == []
     second = await then(told, tools=[helper.tool], resolutions=[answer(told)])
-    assert [i.tool_call_id for i in second.interrupts] == ["x1"]
+    assert [i.metadata["toolName"] for i in second.interrupts] == ["send"]
     third = await then(
         second, Turn("ok"), tools=[helper.tool], resolutions=[answer(second)], ctx=ctx(run_id="r3")
     )
@@ -485,7 +487,7 @@ async def test_each_call_is_claimed_once_the_outer_one_before_its_run_begins():
     claims = []
 
     async def claim(call, arguments):
-        claims.append(call.id)
+        claims.append(call.name)
 
     helper = Helper(*ASKS)
     told = await outer(ask("Write."), tools=[helper.tool], ctx=ctx(on_claim=claim))
@@ -496,7 +498,7 @@ async def test_each_call_is_claimed_once_the_outer_one_before_its_run_begins():
         resolutions=[answer(told)],
         ctx=ctx(run_id="r2", on_claim=claim),
     )
-    assert claims == ["c1", "x1"]
+    assert claims == ["help", "send"]
 
 
 # -- stopped

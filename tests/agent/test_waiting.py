@@ -632,3 +632,31 @@ async def test_drive_checks_resumes_too():
     agent = Agent(ScriptedProvider(Turn("ok")), "m", TOOLS)
     again = await drive(agent, told.transcript, input=(), resolutions=[answer(told)], ctx=context(**ids()))
     assert again.codes == [None]
+
+
+# -- hostile text
+
+
+async def test_text_that_no_database_holds_is_mended_in_questions_and_answers():
+    told = await first(("c1", "send_email", '{"to": "a\\u0000", "subject": "s", "body": "b"}'))
+    assert told.interrupts[0].metadata["input"]["to"] == "a\ufffd"
+    told = await first(mail())
+    edited = MAIL | {"to": "x\x00\ud83d"}
+    later = await then(told, resolutions=[answer(told, edited_args=edited)])
+    assert sent[-1]["to"] == "x\ufffd\ufffd"
+    assert "\\u0000" not in later.results[0].metadata["editedArguments"]
+    told = await first(mail())
+    later = await then(told, resolutions=[answer(told, "denied", reason="no\x00\ud83d")])
+    assert "no\ufffd\ufffd" in said(later.results[0])["error"]
+
+
+async def test_arguments_nested_beyond_reason_ask_nothing_and_crash_nothing():
+    deep = "[" * 10_000
+    told = await play(Turn(calls=[("c1", "send_email", deep), ("c2", "pick", deep)]), Turn("ok"), tools=TOOLS)
+    assert told.codes == ["invalid_arguments"] * 2
+    edited: Any = "x"
+    for _ in range(10_000):
+        edited = {"to": edited}
+    told = await first(mail())
+    later = await then(told, resolutions=[answer(told, edited_args=edited)])
+    assert later.codes == ["invalid_arguments"]
