@@ -18,20 +18,15 @@ class CallIds:
     def __init__(self, new_id: Callable[[], str], *, all_fresh: bool = False) -> None:
         self._new_id = new_id
         self._all_fresh = all_fresh
-        self._taken: set[str] = set()
+        self._taken: set[str] | None = None
 
-    def take(self, transcript: Transcript) -> None:
-        """The ids of these calls are taken."""
-        self._taken.update(call.id for message in transcript for call in message.tool_calls)
-
-    def own(self, given: str) -> str:
+    def own(self, given: str, transcript: Transcript) -> str:
         """The id under which a call is told, from the one that came with it."""
-        sane = (
-            not self._all_fresh
-            and 0 < len(given) <= LONGEST_ID
-            and given.isprintable()
-            and given == storable(given)
-        )
-        id = given if sane and given not in self._taken else f"call_{self._new_id()}"
+        if self._taken is None:
+            # Looked up once, and only in a run whose model calls something.
+            self._taken = {call.id for message in transcript for call in message.tool_calls}
+        sane = not self._all_fresh and 0 < len(given) <= LONGEST_ID and given.isprintable()
+        free = sane and given == storable(given) and given not in self._taken
+        id = given if free else f"call_{self._new_id()}"
         self._taken.add(id)
         return id

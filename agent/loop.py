@@ -24,14 +24,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from agent.agents import Agent
-from agent.approvals import Decision, Resolution, Verdicts, arguments_of
+from agent.approvals import Resolution, arguments_of
 from agent.call_ids import CallIds
 from agent.closing import calls_left, close_old_calls, closing_answers, opening_answers
 from agent.context import Aborted, RunContext
 from agent.endings import Endings
 from agent.errors import MiddlewareFailed
 from agent.events import Custom, Event, ModelUsage, RunError, RunFinished, RunStarted, StepFinished
-from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, open_calls
+from agent.messages import Message, ToolResultPart, Transcript, open_calls
 from agent.middleware import ToolCall, TurnConfig
 from agent.model_turns import ModelTurn
 from agent.nesting import Nest, states_of
@@ -57,7 +57,7 @@ from agent.tool_calls import run_calls
 from agent.tool_slots import NO_HOOKS, result_event
 from agent.tools import ToolRegistry
 from agent.turns import Turn
-from agent.verdicts import judge
+from agent.verdicts import Judge
 
 
 async def run_agent(
@@ -113,16 +113,9 @@ class AgentRun:
         self._last_words = ""
         self._silent: Turn | None = None  # the last turn, if it said nothing
         self._resolutions = {resolution.tool_call_id: resolution for resolution in resolutions}
+        self._judge = Judge(ctx, self._resolutions)
         self._ids = CallIds(ctx.new_id, all_fresh=within is not None)
-        self._ids_taken = False
-        self._nest = Nest(
-            ctx,
-            self._resolutions,
-            self._tally.include,
-            None if within is None else ctx.run_id,
-        )
-        self._verdicts: dict[str, Decision] = {}
-        self._judged: set[str] = set()
+        self._nest = Nest(ctx, self._resolutions, self._tally.include)
 
     @property
     def usage(self) -> tuple[ModelUsage, ...]:
@@ -197,7 +190,7 @@ class AgentRun:
         calls, turn, _ = calls_left(self.transcript)
         if calls and turn is not None:
             await self._configure()
-            verdicts = await self._judge(calls) if turn.finish_reason == "tool_calls" else {}
+            verdicts = await self._judge.of(calls, self._tools) if turn.finish_reason == "tool_calls" else {}
             for result in opening_answers(
                 self.transcript, self._tools, self._resolutions, verdicts, client_results
             ):
@@ -239,8 +232,7 @@ class AgentRun:
         if self._silent is not None:
             step = behind_words(self._silent.finish_reason, self._silent.paused)
         else:
-            calls = open_calls(self.transcript)
-            verdicts = await self._judge(calls) if calls else self._verdicts
+            verdicts = await self._judge.of(open_calls(self.transcript), self._tools)
             step = next_step(self.transcript, self._tools, self._resolutions, verdicts)
         if isinstance(step, CallModel) and self._tally.turns:
             step, self._leave = self._leave or await self._ask_leave(self.transcript), None
@@ -254,16 +246,6 @@ class AgentRun:
         turn = last_turn(self.transcript)
         spoke = turn is not None and self._silent is None and self.transcript[-1].role == "assistant"
         return turn.text if turn is not None and spoke else ""
-
-    async def _judge(self, calls: Sequence[ToolCallPart]) -> Verdicts:
-        """The verdicts of these calls. Each call is judged once a run."""
-        new = [call for call in calls if call.id not in self._judged]
-        if new:
-            with self.ctx.abort.interrupts():
-                found = await judge(new, self._tools, self.ctx, self._resolutions)
-            self._verdicts.update(found)
-            self._judged.update(call.id for call in new)
-        return self._verdicts
 
     async def _ask_leave(self, transcript: Transcript) -> CallModel | Finish:
         state = self._tally.state(transcript)
@@ -285,7 +267,7 @@ class AgentRun:
             async with aclosing(run_calls(step.calls, self._tools, self.ctx, hooks, nest)) as told:
                 async for event in told:
                     yield event
-            self._verdicts.update(dict.fromkeys(self._nest.asked, "suspended"))
+            self._judge.suspend(self._nest.asked)
         if self.agent.middleware:
             new = [result for message in self.transcript[first:] for result in message.tool_results]
             await self._stack.on_tool_phase_complete(new)
@@ -304,7 +286,7 @@ class AgentRun:
             self._tools,
             self.ctx,
             self._tally,
-            self._own_call_id,
+            lambda given: self._ids.own(given, self.transcript),
             "none" if step.last_words or step.instruction else "auto",
             step.instruction,
         )
@@ -358,9 +340,3 @@ class AgentRun:
         return replace(
             ended, metadata={**facts, "finishReason": "tool_calls", "storedFinishReason": "length"}
         )
-
-    def _own_call_id(self, given: str) -> str:
-        if not self._ids_taken:
-            self._ids_taken = True
-            self._ids.take(self.transcript)
-        return self._ids.own(given)

@@ -25,12 +25,11 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """`run_id` is that of the run as its readers know it: a subagent's, or None for the outermost."""
+    """`states` are those of runs that waited, `asked` the questions of those that wait now; both by call id."""
 
     ctx: RunContext
     resolutions: Resolutions
     charge: Callable[[tuple[ModelUsage, ...], float | None], None]
-    run_id: str | None = None
     states: Mapping[str, State] = field(default_factory=dict)
     asked: dict[str, tuple[Interrupt, ...]] = field(default_factory=dict)
 

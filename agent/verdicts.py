@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.approvals import Decision, Resolutions, with_answer
+from agent.approvals import Decision, Resolutions, Verdicts, with_answer
 from agent.context import RunContext, Verdict
 from agent.messages import ToolCallPart
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry
@@ -15,26 +15,40 @@ from agent.tools import InvalidArguments, Tool, ToolContext, ToolRegistry
 log = logging.getLogger(__name__)
 
 
-async def judge(
-    calls: Iterable[ToolCallPart], tools: ToolRegistry, ctx: RunContext, resolutions: Resolutions
-) -> dict[str, Decision]:
-    """The verdicts of these calls, for those that anything has an opinion on."""
-    verdicts: dict[str, Decision] = {}
-    for call in calls:
-        tool = tools.get(call.name)
-        if tool is None or (ctx.policy is None and not callable(tool.needs_approval)):
-            continue
-        call = with_answer(call, resolutions.get(call.id))
+class Judge:
+    """Gives the verdicts of a run's calls, those that anything has an opinion on. Each call is judged once a run."""
+
+    def __init__(self, ctx: RunContext, resolutions: Resolutions) -> None:
+        self._ctx = ctx
+        self._resolutions = resolutions
+        self._verdicts: dict[str, Decision] = {}
+        self._judged: set[str] = set()
+
+    async def of(self, calls: Iterable[ToolCallPart], tools: ToolRegistry) -> Verdicts:
+        for call in calls:
+            if call.id not in self._judged:
+                with self._ctx.abort.interrupts():
+                    await self._judge(call, tools.get(call.name))
+                self._judged.add(call.id)
+        return self._verdicts
+
+    def suspend(self, call_ids: Iterable[str]) -> None:
+        """The work of these calls waits for a person by itself."""
+        self._verdicts.update(dict.fromkeys(call_ids, "suspended"))
+
+    async def _judge(self, call: ToolCallPart, tool: Tool | None) -> None:
+        if tool is None or (self._ctx.policy is None and not callable(tool.needs_approval)):
+            return
+        call = with_answer(call, self._resolutions.get(call.id))
         try:
             arguments = tool.read(call.used_arguments)
         except InvalidArguments:
-            continue  # its error is its result, whatever anybody thinks of it
+            return  # its error is its result, whatever anybody thinks of it
         try:
-            verdicts[call.id] = await _verdict(call, arguments, tool, ctx)
+            self._verdicts[call.id] = await _verdict(call, arguments, tool, self._ctx)
         except Exception:
             log.exception("tool %s: whether it may run could not be found out", tool.name)
-            verdicts[call.id] = "failed"
-    return verdicts
+            self._verdicts[call.id] = "failed"
 
 
 async def _verdict(call: ToolCallPart, arguments: Mapping[str, Any], tool: Tool, ctx: RunContext) -> Verdict:
