@@ -132,7 +132,7 @@ def test_an_answer_in_one_tab_clears_the_other(chat: Chat, open_chat: OpenChat, 
     theirs = Question(other)
     theirs.field("subject").fill("Half typed")
     # A connection that breaks and is made again leaves alone what is typed.
-    other.page.wait_for_function(READER)
+    other.page.wait_for_function(f"() => {READER}")
     with other.page.expect_request("**/events*"):
         other.page.evaluate(f"{READER}.cancel()")
     expect(theirs.field("subject")).to_have_value("Half typed")
@@ -152,9 +152,9 @@ def test_a_tab_that_was_away_finds_its_question_answered(chat: Chat, open_chat: 
     ask(chat)
     other = open_chat(chat.path)
     watch.allow("ERR_INTERNET_DISCONNECTED|Failed to fetch|network error")
-    other.page.wait_for_function(READER)
+    other.page.wait_for_function(f"() => {READER}")
     other.page.context.set_offline(True)
-    other.page.evaluate(f"{READER}.cancel()")
+    other.page.evaluate(f"{READER}?.cancel()")
     Question(chat).press("Approve")
     resumed(chat)
     expect(Question(other).form).to_be_visible()
