@@ -15,6 +15,7 @@ from agent.messages import FinishReason, ToolCallPart, Transcript
 from agent.stack import MiddlewareStack
 from agent.steps import Finish, Wait, last_turn
 from agent.tally import Tally
+from agent.text import storable
 from agent.tools import ToolRegistry
 
 log = logging.getLogger("agent.loop")
@@ -96,7 +97,7 @@ class Endings:
 
     def _error(self, error: Exception) -> RunError:
         code = error.code if isinstance(error, AgentError) else "internal_error"
-        return RunError(message=str(error), code=code, usage=self._tally.usage)
+        return RunError(message=storable(str(error)), code=code, usage=self._tally.usage)
 
     def _finished(
         self,

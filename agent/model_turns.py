@@ -13,6 +13,7 @@ from agent.messages import Transcript, Usage, user_message
 from agent.middleware import TurnConfig, TurnUsage
 from agent.providers.base import Provider, ToolChoice, TurnRequest
 from agent.tally import Tally
+from agent.text import storable
 from agent.tools import ToolRegistry
 from agent.turns import Turn
 
@@ -103,7 +104,7 @@ class ModelTurn:
         if end is not None:
             facts["usage"] = encode_usage(usage)
             if end.provider_reason is not None:
-                facts["providerReason"] = end.provider_reason
+                facts["providerReason"] = storable(end.provider_reason)
             if end.paused:
                 facts["paused"] = True
         self.ended = StepFinished(step_name=f"turn-{tally.turns}", metadata=facts)

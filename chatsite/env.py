@@ -78,7 +78,9 @@ def prices(name: str) -> dict[str, tuple[float, ...]]:
             table[model.strip()] = tuple(float(figure) for figure in figures.split("/"))
         except ValueError:
             table[model.strip()] = ()
-        if not model.strip() or len(table[model.strip()]) not in {2, 3}:
+        known = table[model.strip()]
+        sane = all(0 <= figure < float("inf") for figure in known)  # NaN is neither
+        if not model.strip() or len(known) not in {2, 3} or not sane:
             raise ImproperlyConfigured(
                 f"{name} holds {item!r}; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens."
             )

@@ -85,6 +85,8 @@ def send_message(
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
+        if known.text != message.text:
+            raise Conflict("This message was sent already, with another text. Reload the page to see it.")
         return Begun(thread, known.run, fresh=False)
     thread = _locked(thread)
     _check_free(thread, start.run_id)
@@ -126,7 +128,7 @@ def retry(
 def answer(
     *,
     thread: Thread,
-    user: Any,
+    by: Any,
     resolutions: Sequence[Resolution],
     always: Collection[str],
     tools: ToolRegistry,
@@ -158,9 +160,9 @@ def answer(
     asked_by = open_rows[-1].run
     run = _begin(thread, _carrying(start, asked_by), parent=asked_by)
     for resolution in resolutions:
-        _answer_one(thread, resolution, user=user, run=run, now=now)
+        _answer_one(thread, resolution, by=by, run=run, now=now)
     for name in always:
-        ApprovalRule.objects.get_or_create(thread=thread, tool_name=name, defaults={"created_by": user})
+        ApprovalRule.objects.get_or_create(thread=thread, tool_name=name, defaults={"created_by": by})
     thread.save(update_fields=["model", "updated_at"])
     return Begun(thread, run, fresh=True)
 
@@ -206,7 +208,7 @@ def _answered_so_before(rows: list[models.Interrupt], resolutions: Sequence[Reso
     return runs.pop() if rows and same and len(runs) == 1 else None
 
 
-def _answer_one(thread: Thread, resolution: Resolution, *, user: Any, run: Run, now: datetime) -> None:
+def _answer_one(thread: Thread, resolution: Resolution, *, by: Any, run: Run, now: datetime) -> None:
     """Exactly one answer wins, also between processes: the row says `open` to the first alone."""
     won = models.Interrupt.objects.filter(
         thread=thread, public_id=resolution.interrupt_id, status=Status.OPEN
@@ -214,7 +216,7 @@ def _answer_one(thread: Thread, resolution: Resolution, *, user: Any, run: Run, 
         status=resolution.status,
         edited_arguments=resolution.edited_args,
         reason=resolution.reason,
-        answered_by=user,
+        answered_by=by,
         answered_at=now,
         door=run.door,
         resumed_by=run,

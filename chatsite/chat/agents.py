@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 DEMO = "demo"
 ASK_EVERY = 60.0
+ASK_FOR = 3.0
+"""Seconds: a page waits for this, so an endpoint that hangs is left out of it."""
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 
@@ -62,9 +64,11 @@ class _Source:
         async with self.asking:
             if time.monotonic() - self.asked_at >= ASK_EVERY:
                 try:
-                    self.found, self.problem = tuple(await self.provider.models()), ""
-                except AgentError as error:
-                    self.problem = f"{self.provider.name} could not be asked for its models: {error}"
+                    async with asyncio.timeout(ASK_FOR):
+                        self.found, self.problem = tuple(await self.provider.models()), ""
+                except (AgentError, TimeoutError) as error:
+                    why = str(error) or f"no answer within {ASK_FOR:g} seconds"
+                    self.problem = f"{self.provider.name} could not be asked for its models: {why}"
                     log.warning("%s", self.problem)
                 self.asked_at = time.monotonic()
         return self.found

@@ -13,19 +13,22 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from django.db import DatabaseError, IntegrityError
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from django.db import DatabaseError, DataError, IntegrityError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from agent.approvals import Resolution
 from agent.messages import Message, TextPart, ToolResultPart
-from chatsite.chat import access, actions, db, news, rounds, runner
-from chatsite.chat.actions import Begun, Given, Start
+from agent.text import storable
+from agent.wire.jsontext import plain
+from chatsite.chat import access, actions, db, eventlog, news, rounds, runner
+from chatsite.chat.actions import Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, Thread, new_public_id
@@ -56,14 +59,19 @@ class Retry(_Command):
     message_id: str | None = None
 
 
+Text = Annotated[str, BeforeValidator(lambda value: storable(value) if isinstance(value, str) else value)]
+"""Text that a database takes, whatever was sent."""
+Value = Annotated[dict[str, Any], AfterValidator(partial(plain, text=storable))]
+
+
 class OneAnswer(_Command):
     """A person's answer to one question. `edited_args` replace the arguments as a whole; `always` allows the tool in
     this thread from now on."""
 
-    interrupt_id: str
+    interrupt_id: Text
     status: Literal["approved", "denied", "cancelled"]
-    edited_args: dict[str, Any] | None = None
-    reason: str = Field(default="", max_length=2000)
+    edited_args: Value | None = None
+    reason: Text = Field(default="", max_length=2000)
     always: bool = False
 
 
@@ -74,7 +82,7 @@ class Answer(_Command):
 
 class Forget(_Command):
     type: Literal["forget"] = "forget"
-    tool: str
+    tool: Text
 
 
 Command = Send | Stop | Retry | Answer | Forget
@@ -111,24 +119,25 @@ async def perform(
         case Send():
             sent = _sent(command, message)
             start = await begins(command.model, thread.model)
-            return _started(await _asked(actions.send_message, thread=thread, start=start, **sent), user)
+            return await _run(user, actions.send_message, thread=thread, start=start, **sent)
         case Retry():
             start = await begins(command.model, thread.model)
-            begun = await _asked(actions.retry, thread=thread, start=start, message_id=command.message_id)
-            return _started(begun, user)
+            return await _run(user, actions.retry, thread=thread, start=start, message_id=command.message_id)
         case Answer():
-            begun = await _asked(
+            return await _run(
+                user,
                 actions.answer,
                 thread=thread,
-                user=user,
+                by=user,
                 resolutions=await db.read(_resolutions, thread, command.answers),
                 always=await db.read(_tools_to_allow, thread, command.answers),
                 tools=agents().tools_with(),
                 start=await begins("", thread.model),
             )
-            return _started(begun, user)
         case Forget():
             await _asked(actions.drop_rule, thread=thread, tool_name=command.tool)
+            eventlog.channel_of(thread.pk).forget_rule(command.tool)
+            news.thread_changed(thread.pk)
             return Done(thread)
         case Stop():
             runner.stop_thread(thread.pk)  # first, and without the database: it may be busy
@@ -154,10 +163,9 @@ async def begin_thread(
         raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
     sent = _sent(command, message)
     start = await _start(command.model, door=door, run_id=run_id, given=given)
-    begun = await _asked(
-        actions.open_thread, owner=user, public_id=public_id, start=start, taken=Missing, **sent
+    return await _run(
+        user, actions.open_thread, owner=user, public_id=public_id, start=start, taken=Missing, **sent
     )
-    return _started(begun, user)
 
 
 async def client_results(
@@ -172,8 +180,7 @@ async def client_results(
 ) -> Done:
     """Go on with what the thread's client says of the calls it was asked to run."""
     start = await _start(model, thread.model, door=door, run_id=run_id, given=given)
-    begun = await _asked(actions.take_client_results, thread=thread, results=results, start=start)
-    return _started(begun, user)
+    return await _run(user, actions.take_client_results, thread=thread, results=results, start=start)
 
 
 async def thread_for(user: Any, thread_id: str) -> Thread:
@@ -244,8 +251,24 @@ async def _start(
     return Start(model, PROCESS, door, run_id, given or {})
 
 
-def _started(begun: Begun, user: Any) -> Done:
-    if begun.fresh:
+async def _run(user: Any, action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> Done:
+    """Begin a run and make its task, as one piece of work of the server's own.
+
+    Whoever asked may be cancelled at any moment (a browser that leaves); a run that is kept must be at work.
+    """
+    work = asyncio.ensure_future(_begin_and_start(user, action, taken, asked))
+    _beginning.add(work)
+    work.add_done_callback(_beginning.discard)
+    return await asyncio.shield(work)
+
+
+_beginning: set[asyncio.Future[Done]] = set()
+
+
+async def _begin_and_start(user: Any, action: Any, taken: type[Problem], asked: dict[str, Any]) -> Done:
+    begun = await _asked(action, taken=taken, **asked)
+    ours = begun.run.state in Run.ACTIVE and begun.run.owner == PROCESS
+    if begun.fresh or (ours and not runner.is_here(begun.run.pk)):
         runner.start(begun, user)
     return Done(begun.thread, begun.run, begun.fresh)
 
@@ -258,6 +281,8 @@ async def _asked(action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> A
         except IntegrityError as error:
             if last_try:
                 raise taken from error
+        except DataError as error:
+            raise Invalid("This holds something that the database cannot store.") from error
         except DatabaseError as error:
             raise NotStored from error
     raise AssertionError("unreachable")

@@ -18,13 +18,14 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
 from pydantic import ValidationError
 
 from agent.wire.agui import encode_event_json
 from chatsite.chat import access, commands, db, eventlog, store
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
-from chatsite.chat.problems import Invalid, Missing, Problem
+from chatsite.chat.problems import Invalid, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck
 
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 NOT_FOUND = 4404
 NOT_LOGGED_IN = 4401
+BROKE = 1011
 
 
 class ThreadConsumer(AsyncWebsocketConsumer):
@@ -57,11 +59,11 @@ class ThreadConsumer(AsyncWebsocketConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         asked: Any = None
-        self.user = await db.read(self.credential.user)  # it may have been revoked since
-        if self.user is None:
-            await self.close(NOT_LOGGED_IN)
-            return
         try:
+            self.user = await db.read(self.credential.user)  # it may have been revoked since
+            if self.user is None:
+                await self.close(NOT_LOGGED_IN)
+                return
             asked = _json_of(text_data)
             command = CommandAdapter.validate_python(
                 {key: value for key, value in asked.items() if key != "id"}
@@ -69,6 +71,8 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             done = await commands.perform(self.user, self.thread_id, command, door="websocket")
         except ValidationError as error:
             await self._answer(asked, type="problem", code="invalid_request", message=_first_error(error))
+        except DatabaseError:
+            await self._answer(asked, type="problem", code=NotStored.code, message=NotStored.words)
         except Problem as problem:
             await self._answer(asked, type="problem", code=problem.code, message=str(problem))
         else:
@@ -81,6 +85,14 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         await self.send(text_data=json.dumps(answer))
 
     async def _follow(self, thread: Any, after: Cursor | None) -> None:
+        try:
+            await self._tell_all(thread, after)
+        except Exception:
+            # Whatever it was, a socket that tells no more must not stay open: its client comes back with a cursor.
+            log.exception("thread %s: a follower broke", thread.public_id)
+            await self.close(BROKE)
+
+    async def _tell_all(self, thread: Any, after: Cursor | None) -> None:
         # uvicorn says in the middle of a send that the client has left; `disconnect` is then on its way.
         recheck = Recheck(self.credential, thread.public_id)
         with suppress(OSError):

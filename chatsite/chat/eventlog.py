@@ -83,6 +83,8 @@ class LiveRun:
         """What a reader saw who has read up to `number`; None when that is more than was told here."""
         if number > self.shown:
             return None
+        if number == self.shown:
+            return self.state()
         transcript = reduce(apply, self.events[:number], self._first_transcript)
         over = number > 0 and isinstance(self.events[number - 1], Terminal)
         return self._state(transcript, self._view if over else self._first_view, number)
@@ -123,6 +125,19 @@ class Channel:
         self.readers = 0
         self._waiting: list[asyncio.Future[None]] = []
 
+    def forget_rule(self, tool_name: str) -> None:
+        """An "always allow" was taken back: what stands in memory has it no more either."""
+        if self.live is not None:
+            left = tuple(name for name in self.live.base.always_allowed if name != tool_name)
+            self.live.base = replace(self.live.base, always_allowed=left)
+        self.tell()
+
+    def look_into_rows(self) -> None:
+        """Something changed elsewhere: forget the last run of this process, unless one is at work here, and wake."""
+        if self.active is None and self.begun is None:
+            self.live = None
+        self.tell()
+
     def tell(self) -> None:
         self.version += 1
         waiting, self._waiting = self._waiting, []
@@ -140,8 +155,10 @@ class Channel:
             async with asyncio.timeout(LOOK_UP):
                 await future
         except TimeoutError:
-            self._waiting = [other for other in self._waiting if other is not future]
             return False
+        finally:
+            if not future.done() or future.cancelled():
+                self._waiting = [other for other in self._waiting if other is not future]
         return True
 
     @contextmanager

@@ -37,6 +37,11 @@ from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
 
+
+class RunTaken(Exception):
+    """The run has its end already, or another owner."""
+
+
 # In SQL: these are most of all rows, and the ORM takes several times as long to say it as SQLite to do it.
 INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
 EventRow = tuple[int, int, int, str, str]
@@ -86,7 +91,8 @@ class Batch:
 
     `head` is the key of the message that the thread ends with: only its active run moves it. `inserted` are
     results of calls that somebody spoke over, each with the id of the message that it stands before; `rewritten` are
-    messages of earlier runs that this run changed (a call whose arguments a person edited).
+    messages of earlier runs that this run changed (a call whose arguments a person edited). `owner` is the process
+    that writes, None for whoever holds the run's row.
     """
 
     run_pk: int
@@ -99,6 +105,7 @@ class Batch:
     rewritten: tuple[Message, ...] = ()
     calls: tuple[CallChange, ...] = ()
     turns: int = 0
+    owner: str | None = None
     at: datetime = field(default_factory=timezone.now)
 
     @property
@@ -112,7 +119,14 @@ class Batch:
 
 
 def keep(batch: Batch) -> int | None:
-    """Write a batch; the thread's head behind it. The caller holds the transaction: all is kept or nothing."""
+    """Write a batch; the thread's head behind it. The caller holds the transaction: all is kept or nothing.
+
+    Raises RunTaken when the run is not this writer's any more: it was away for so long that another process has
+    closed the run, and the thread may have gone on.
+    """
+    ours = Run.objects.filter(pk=batch.run_pk, state__in=Run.ACTIVE)
+    if not (ours if batch.owner is None else ours.filter(owner=batch.owner)).update(turns=batch.turns):
+        raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
         cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
     head = _append_messages(batch) if batch.messages else batch.head
@@ -173,7 +187,7 @@ def _write_calls(batch: Batch) -> None:
                 arguments=change.arguments,
                 edited_arguments=change.edited_arguments,
                 result=change.result,
-                error_code=change.error_code,
+                error_code=change.error_code[:100],
                 created_at=batch.at,
                 claimed_at=change.claimed_at,
                 finished_at=change.finished_at,

@@ -1,4 +1,4 @@
-"""The rows. Only `actions`, `store`, `rounds` and `recovery` write them (keys: `access`).
+"""The rows. Only `actions`, `keeping`, `rounds` and `recovery` write them (keys: `access`).
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call

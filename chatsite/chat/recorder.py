@@ -38,7 +38,9 @@ from agent.events import (
     ToolCallStart,
     is_delta,
 )
-from agent.messages import Message, ToolCallPart, Transcript, Usage, open_calls
+from agent.messages import ContentPart, Message, ToolCallPart, Transcript, Usage, open_calls
+from agent.wire import jsontext
+from agent.wire.parts import dump_parts
 from chatsite.chat import db, keeping, news, questions, store
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
@@ -134,7 +136,17 @@ class Recorder:
         await self.flush()
 
     async def flush(self) -> None:
-        """Keep all that is not kept, then tell it. Raises DatabaseError when that cannot be done."""
+        """Keep all that is not kept, then tell it. Raises DatabaseError when that cannot be done.
+
+        In a task of its own: a stop may cancel whoever waits here (a tool that is being claimed), and what is
+        written has to be known as written all the same.
+        """
+        task = asyncio.ensure_future(self._flush())
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+        await asyncio.shield(task)
+
+    async def _flush(self) -> None:
         async with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -157,6 +169,7 @@ class Recorder:
                 rewritten=self._rows(list(rewritten)),
                 calls=tuple(calls.values()),
                 turns=self.turns,
+                owner=self.run.owner,
             )
             self._head = await self._keep(batch)
             self._kept = number
@@ -174,6 +187,7 @@ class Recorder:
         """Let go of the timer; what was told and not kept yet is kept."""
         if self._timer is not None:
             self._timer.cancel()
+            await self._flush_quietly()
         await asyncio.gather(*self._flushing, return_exceptions=True)
 
     # -- what an event means for the rows --------------------------------------------------------------------
@@ -314,11 +328,14 @@ def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None
     return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
 
 
-def _settled(call: CallChange, result: ToolCallResult, content: object) -> CallChange:
+def _settled(call: CallChange, result: ToolCallResult, content: str | tuple[ContentPart, ...]) -> CallChange:
+    state = STATE_OF_ERROR.get(result.error, State.FAILED)
+    if state == State.DONE and call.state == State.PROPOSED:
+        state = State.SKIPPED  # nobody claimed it: a middleware answered in its place
     return replace(
         call,
-        state=STATE_OF_ERROR.get(result.error, State.FAILED),
-        result=content if isinstance(content, str) else str(content),
+        state=state,
+        result=content if isinstance(content, str) else jsontext.dump(dump_parts(content)),
         error_code=result.error or "",
         finished_at=timezone.now(),
         duration_ms=result.duration_ms,

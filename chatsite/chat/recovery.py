@@ -11,6 +11,7 @@ The thread is usable again and offers Retry.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -18,7 +19,9 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
+from pathlib import Path
 
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from agent.events import RunError, ToolCallResult
@@ -29,6 +32,8 @@ from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.models import Run, ToolCall, new_public_id
 
 LOST_AFTER = timedelta(seconds=30)
+
+log = logging.getLogger(__name__)
 
 READERS_AHEAD = 100_000
 """More events than a reader can have been told beyond what was kept when a server was killed."""
@@ -42,9 +47,10 @@ def _machine() -> str:
     """This host and process space: within it a process id says whether its process lives."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        space = 0
-    return f"{socket.gethostname()[:100]}/{space}"
+        space, boot = 0, ""
+    return f"{socket.gethostname()[:60]}/{boot}/{space}"
 
 
 MACHINE = _machine()
@@ -74,7 +80,29 @@ def close_lost_runs() -> int:
     stale = timezone.now() - LOST_AFTER
     active = Run.objects.filter(state__in=Run.ACTIVE).values_list("pk", "owner", "heartbeat_at")
     lost = [pk for pk, owner, beat in active if owner_is_dead(owner) or beat is None or beat < stale]
-    return sum(close_run(pk, code="lost", message=LOST) for pk in lost)
+    return sum(_close_lost_run(pk) for pk in lost)
+
+
+def _close_lost_run(run_pk: int) -> bool:
+    """One run that cannot be read (a newer version wrote it) keeps no other from its end."""
+    try:
+        with transaction.atomic():
+            return close_run(run_pk, code="lost", message=LOST)
+    except DatabaseError:
+        raise
+    except Exception:
+        # Whatever its log holds: the thread has to be usable again.
+        log.exception("run %s: its log could not be read; it is closed without", run_pk)
+        ended = Run.objects.filter(pk=run_pk, state__in=Run.ACTIVE)
+        return bool(
+            ended.update(
+                state=Run.State.LOST,
+                stop_reason="lost",
+                error=LOST,
+                error_code="lost",
+                finished_at=timezone.now(),
+            )
+        )
 
 
 def close_run(run_pk: int, *, code: str, message: str) -> bool:

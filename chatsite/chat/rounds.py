@@ -63,8 +63,7 @@ async def _listen() -> None:
             runner.stop(piece["stop"])
         channel = eventlog.open_channel(piece.get("thread"))
         if channel is not None and channel.active is None:
-            channel.live = None  # what is newer than our own last run stands in the rows
-            channel.tell()
+            channel.look_into_rows()
 
 
 async def _hear_stops() -> None:
@@ -83,9 +82,10 @@ async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tupl
     for thread_pk, latest in now.items():
         if seen.get(thread_pk) != latest:
             channel = waiting[thread_pk]
-            if channel.live is not None and channel.live.run_pk != latest[0]:
-                channel.live = None  # the thread went on elsewhere
-            channel.tell()
+            if channel.live is not None and channel.live.run_pk == latest[0]:
+                channel.tell()
+            else:
+                channel.look_into_rows()  # the thread went on elsewhere
     return now
 
 

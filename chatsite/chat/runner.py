@@ -32,7 +32,7 @@ from chatsite.chat import db, keeping, policy, questions, recovery, store
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
-from chatsite.chat.keeping import CallChange
+from chatsite.chat.keeping import CallChange, RunTaken
 from chatsite.chat.models import Run
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
@@ -75,6 +75,10 @@ def start(begun: Begun, user: Any) -> None:
     work.task.add_done_callback(lambda _: _running.pop(run.pk, None))
 
 
+def is_here(run_pk: int) -> bool:
+    return run_pk in _running
+
+
 def stop(run_pk: int, reason: str = "stopped") -> bool:
     """Stop a run of this process. False when it does not run here."""
     work = _running.get(run_pk)
@@ -99,6 +103,10 @@ async def _work(work: Running, begun: Begun, user: Any) -> None:
         except asyncio.CancelledError:
             log.info("run %s: left unfinished, the server goes down", run.public_id)
             raise
+        except RunTaken:
+            log.warning(
+                "run %s: was closed by another process meanwhile; nothing more is written", run.public_id
+            )
         except Exception:
             # Whatever broke, nobody may wait for ever: the run gets its end as soon as the database takes it.
             log.exception("run %s: broke outside the loop", run.public_id)
@@ -154,7 +162,7 @@ async def _say_all(
         user=user,
         abort=work.abort,
         on_claim=recorder.claim,
-        policy=policy.of_thread(user, opening.before.always_allowed),
+        policy=policy.of_thread(user, thread.pk),
     )
     try:
         agent = await agents().agent_for(run.model, opening.client_tools)

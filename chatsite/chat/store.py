@@ -57,9 +57,9 @@ LONGEST_NUMBER = 10
 def parse_cursor(text: str) -> Cursor | None:
     """None when it is no cursor: whoever sent it is then told everything from the start."""
     run_id, _, number = text.rpartition(":")
-    if not (run_id and number.isascii() and number.isdigit() and len(number) <= LONGEST_NUMBER):
-        return None
-    return Cursor(unquote(run_id), int(number))
+    run_id = unquote(run_id)
+    sane = run_id.isprintable() and number.isascii() and number.isdigit() and len(number) <= LONGEST_NUMBER
+    return Cursor(run_id, int(number)) if run_id and sane else None
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -70,9 +70,11 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
 
     With an `until` that names no run of the active branch the state has no segments and an empty cursor.
     """
-    rows = active_branch(thread)
+    # Runs first: what one of them says has ended has all its rows by the time those are read.
     runs = {run.pk: run for run in thread.runs.all()}
     last = max(runs.values(), key=lambda run: run.pk, default=None)
+    ended_at = last_number(last.pk) if last is not None else 0
+    rows = [row for row in active_branch(thread) if row.run_id is None or row.run_id in runs]
     groups = _by_run(rows)
     if last is not None and last.state in Run.ACTIVE and (not groups or groups[-1][0] != last.pk):
         groups.append((last.pk, []))
@@ -99,7 +101,7 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
         else:
             segments.append(Segment(view_of(run), tuple(map(message_of, messages))))
     if not cursor and last is not None:
-        cursor = str(Cursor(last.public_id, last_number(last.pk)))
+        cursor = str(Cursor(last.public_id, ended_at))
     return ThreadState(
         thread.public_id,
         thread.title,

@@ -9,9 +9,12 @@ A reader that is behind gets the newest state (html) or a longer batch (json): n
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+
+from django.db import DatabaseError
 
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
@@ -21,6 +24,8 @@ from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_full
 from chatsite.chat.state import ThreadState
 from chatsite.chat.store import Cursor
+
+log = logging.getLogger(__name__)
 
 ALIVE = b": keep-alive\n\n"
 HEADERS = {
@@ -51,7 +56,12 @@ class Recheck:
         if time.monotonic() < self._due:
             return True
         self._due = time.monotonic() + eventlog.LOOK_UP
-        return await db.read(access.may_still_read, self._credential, self._thread_id)
+        try:
+            return await db.read(access.may_still_read, self._credential, self._thread_id)
+        except DatabaseError as error:
+            # Asked again in a moment; a database that is away lets nobody in either.
+            log.warning("an open stream could not be checked: %s", error)
+            return True
 
 
 async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
@@ -77,7 +87,7 @@ async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
                     encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
                     for number, event in heard.events
                 )
-                or ALIVE
+                or None
             )
 
 

@@ -8,7 +8,6 @@ thread, or the page again with the sentence and the typed text.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import wraps
 from typing import Any
 from urllib.parse import unquote
@@ -125,16 +124,7 @@ async def answer(request: HttpRequest, thread_id: str) -> HttpResponse:
 @require_POST
 @_door
 async def forget(request: HttpRequest, thread_id: str) -> HttpResponse:
-    tool = unquote(request.POST.get("tool", ""))
-    row = await commands.thread_for(request.person, thread_id)
-    response = await _command(request, thread_id, Forget(tool=tool))
-    if channel := eventlog.open_channel(row.pk):
-        if channel.live is not None:
-            base = channel.live.base
-            left = tuple(name for name in base.always_allowed if name != tool)
-            channel.live.base = replace(base, always_allowed=left)
-        channel.tell()
-    return response
+    return await _command(request, thread_id, Forget(tool=unquote(request.POST.get("tool", ""))))
 
 
 @require_GET

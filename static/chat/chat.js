@@ -129,6 +129,11 @@
     fit();
   };
   text.addEventListener("input", () => {
+    if (sent && text.value !== sent) {
+      // What was sent may have arrived though its answer did not: another text is another message.
+      form.elements.client_id.value = newId();
+      sent = "";
+    }
     keep(draft, text.value);
     fit();
   });

@@ -232,7 +232,7 @@ def answer_alone(thread_pk, person, interrupt_id, status, gate, outcomes):
         with transaction.atomic():
             begun = actions.answer(
                 thread=Thread.objects.get(pk=thread_pk),
-                user=person,
+                by=person,
                 resolutions=[resolution],
                 always=(),
                 tools=agents().tools_with(),

@@ -1,6 +1,6 @@
 """A page of a thread as its people see it, with what each turn and each run came to.
 
-The text is the chat's own (`render_transcript`), a run at a time; around it stands what the chat has no room
+The text is the chat's own (`render_runs`), a run at a time; around it stands what the chat has no room
 for: state and stop reason of the run, finish reason, model, tokens and time of each turn, and how many other
 answers left the active branch at this place.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -21,7 +21,7 @@ from chatsite.chat.admin.base import NOTHING, list_url
 from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.render import words
-from chatsite.chat.render.fragments import render_transcript
+from chatsite.chat.render.fragments import render_runs
 from chatsite.chat.state import Segment, ThreadState
 
 RUNS_ON_A_PAGE = 50
@@ -68,10 +68,14 @@ def page_of(thread: Thread, number: str | None, run_pk: str | None = None) -> di
     off_branch = len(runs) - sum(segment.run.id in runs for segment in state.segments)
     paginator = Paginator(state.segments, RUNS_ON_A_PAGE)
     page: Page[Segment] = paginator.get_page(number or _place_of(run_pk, state, runs) // RUNS_ON_A_PAGE + 1)
+    drawn = render_runs(replace(state, segments=tuple(page.object_list)))
     return {
         "thread": thread,
         "page": page,
-        "blocks": [_block(state, segment, runs.get(segment.run.id), tree) for segment in page.object_list],
+        "blocks": [
+            _block(html, segment, runs.get(segment.run.id), tree)
+            for html, segment in zip(drawn, page.object_list, strict=True)
+        ],
         "run_count": len(runs),
         "off_branch": off_branch,
     }
@@ -98,12 +102,12 @@ def _place_of(run_pk: str | None, state: ThreadState, runs: Mapping[str, Run]) -
     return 0
 
 
-def _block(state: ThreadState, segment: Segment, run: Run | None, tree: _Tree) -> Block:
+def _block(html: SafeString, segment: Segment, run: Run | None, tree: _Tree) -> Block:
     return Block(
         run=run,
         state=segment.run.state if run else "no run",
         facts=tuple(_facts(segment, run)) if run else (),
-        html=render_transcript(ThreadState(state.thread_id, state.title, (segment,))),
+        html=html,
         turns=tuple(_turns(segment, tree)),
         branches=tuple(tree.branches_at(segment)),
     )
