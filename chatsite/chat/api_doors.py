@@ -19,9 +19,10 @@ from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.views.decorators.csrf import csrf_exempt
 
-from chatsite.chat import access, api, db
+from chatsite.chat import access, api_values, db
 from chatsite.chat.access import Credential
-from chatsite.chat.api import Asked, Reply, answer
+from chatsite.chat.api import answer
+from chatsite.chat.api_values import Asked, Reply
 from chatsite.chat.problems import NotStored
 
 
@@ -34,15 +35,15 @@ async def view(request: HttpRequest) -> HttpResponseBase:
     try:
         user = await db.read(credential.user)
     except DatabaseError:
-        return _as_django(api.refusal(NotStored()))
+        return _as_django(api_values.refusal(NotStored()))
     if key is None and user is not None and request.method not in {"GET", "HEAD"}:
         refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
         if refused is not None:
             words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
-            return _as_django(api.json_reply(403, api.error_body("csrf", words)))
-    body = request.read(api.MAX_BODY + 1)
-    if len(body) > api.MAX_BODY:
-        return _as_django(api.too_large())
+            return _as_django(api_values.json_reply(403, api_values.error_body("csrf", words)))
+    body = request.read(api_values.MAX_BODY + 1)
+    if len(body) > api_values.MAX_BODY:
+        return _as_django(api_values.too_large())
     query = {name: values[-1] for name, values in request.GET.lists()}
     return _as_django(await answer(user, Asked(request.method or "", headers, query, body, credential)))
 
@@ -81,7 +82,9 @@ class ChatApi:
             return
         if not settings.DEBUG and not _is_known_host(headers.get("host", "")):
             await _send(
-                api.json_reply(400, api.error_body("bad_host", "This host is not served here.")),
+                api_values.json_reply(
+                    400, api_values.error_body("bad_host", "This host is not served here.")
+                ),
                 receive,
                 send,
             )
@@ -90,12 +93,12 @@ class ChatApi:
         try:
             user = await db.read(credential.user)
         except DatabaseError:
-            await _send(api.refusal(NotStored()), receive, send)
+            await _send(api_values.refusal(NotStored()), receive, send)
             return
         # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.
         body = await _body_of(receive) if user is not None else b""
         if body is None:
-            await _send(api.too_large(), receive, send)
+            await _send(api_values.too_large(), receive, send)
             return
         query = {
             name: values[-1]
@@ -120,7 +123,7 @@ async def _body_of(receive: Receive) -> bytes | None:
         if message["type"] == "http.disconnect":
             return b""
         size += len(message.get("body", b""))
-        if size > api.MAX_BODY:
+        if size > api_values.MAX_BODY:
             return None
         pieces.append(message.get("body", b""))
         if not message.get("more_body", False):

@@ -12,7 +12,7 @@ from agent.errors import ProviderUnreachable
 from agent.messages import Usage
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
-from chatsite.chat import api, db, eventlog
+from chatsite.chat import api_stream, api_values, db, eventlog
 from chatsite.chat.models import ApiKey, Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
@@ -237,7 +237,7 @@ async def test_a_text_that_cannot_be_kept_is_refused(http, key, plays, text):
 
 
 async def test_a_body_over_the_limit_is_413(http, key, monkeypatch):
-    monkeypatch.setattr(api, "MAX_BODY", 1000)
+    monkeypatch.setattr(api_values, "MAX_BODY", 1000)
     assert (await post(http, key, body("x" * 2000))).status_code == 413
 
 
@@ -293,7 +293,7 @@ async def _open_and_leave(key, sent, seen=3):
 
 
 async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api, "GRACE", 0.01)
+    monkeypatch.setattr(api_stream, "GRACE", 0.01)
     gate = asyncio.Event()
     provider = plays(Turn("Hello there.", delta_size=2, gate=gate))
     await _open_and_leave(key, body(), seen=1)
@@ -304,7 +304,7 @@ async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, 
 
 
 async def test_closing_the_connection_leaves_a_run_that_was_told_to_go_on(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api, "GRACE", 0.01)
+    monkeypatch.setattr(api_stream, "GRACE", 0.01)
     gate = asyncio.Event()
     plays(Turn("Hello there.", delta_size=2, gate=gate))
     await _open_and_leave(key, body(forwardedProps={"onDisconnect": "continue"}), seen=1)
