@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 
 from agent import InvalidRequest, ToolRegistry
@@ -62,6 +64,9 @@ def open_thread(
     start: Start,
 ) -> Begun:
     """A new thread with its first message. The same client id of the same user again finds the first one's."""
+    if connection.features.has_select_for_update:
+        # Two processes may get the two halves of a double click; SQLite lets only one of them write anyway.
+        get_user_model().objects.select_for_update().only("pk").get(pk=owner.pk)
     known = models.Message.objects.select_related("thread", "run").filter(
         thread__owner=owner, client_id=client_id, parent=None
     )

@@ -236,3 +236,41 @@ async def test_what_no_database_stores_in_an_answer_is_mended(person, plays, set
     await commands.perform(person, done.thread.public_id, Answer(answers=[denial]), door="page")
     await settled()
     assert (await db.read(lambda: ToolCall.objects.get())).state == "denied"
+
+
+def open_alone(owner, gate, begun):
+    """A first send on a connection of its own, as another process would take it."""
+    from django.db import connection, transaction
+
+    from agent.messages import user_message
+    from chatsite.chat import actions
+
+    gate.wait()
+    try:
+        with transaction.atomic():
+            done = actions.open_thread(
+                owner=owner,
+                public_id=None,
+                message=user_message("m1", "Hi"),
+                client_id="m1",
+                start=actions.Start("demo", recovery.PROCESS, "page"),
+            )
+        begun.append((done.thread.pk, done.fresh))
+    finally:
+        connection.close()
+
+
+async def test_a_double_click_that_two_processes_take_makes_one_thread(person):
+    import threading
+
+    for _ in range(5):
+        gate, begun = threading.Barrier(2), []
+        clicks = [threading.Thread(target=open_alone, args=(person, gate, begun)) for _ in range(2)]
+        for click in clicks:
+            click.start()
+        for click in clicks:
+            await asyncio.to_thread(click.join)
+        assert len({pk for pk, _ in begun}) == 1, begun
+        assert sorted(fresh for _, fresh in begun) == [False, True]
+        await db.write(Run.objects.all().delete)
+        await db.write(Thread.objects.all().delete)

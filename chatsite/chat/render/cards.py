@@ -159,7 +159,7 @@ def _brief(arguments: str) -> str:
     return words.plain(", ".join(str(each) for each in value.values() if isinstance(each, str | int | float)))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def pretty(text: str) -> str:
     """JSON set out in lines; anything else as it is."""
     if len(text) > MAX_SHOWN:

@@ -26,6 +26,8 @@ from pygments.util import ClassNotFound
 MAX_HIGHLIGHT = 16_000
 """Characters of one code block that are coloured; a longer one is shown plain."""
 
+MAX_KEPT = 4_000
+"""Characters of what is kept rendered: a cache counts its entries, and this bounds what all of them take."""
 MAX_MARKDOWN = 30_000
 """Characters of one block that are parsed; a longer one is shown as it is."""
 
@@ -43,9 +45,17 @@ _FORMATTER = HtmlFormatter(nowrap=True)
 _SPAN_END = re.compile(r'<span class="w">(\s+)</span>')
 
 
-@lru_cache(maxsize=512)
 def code_html(code: str, language: str) -> str:
     """Code coloured by classes, or escaped when the language is unknown or the code very long."""
+    return _kept_code(code, language) if len(code) <= MAX_KEPT else _fresh_code(code, language)
+
+
+@lru_cache(maxsize=512)
+def _kept_code(code: str, language: str) -> str:
+    return _fresh_code(code, language)
+
+
+def _fresh_code(code: str, language: str) -> str:
     code = code.replace("\r", "")
     if language and len(code) <= MAX_HIGHLIGHT:
         try:
@@ -227,9 +237,13 @@ _CLEANER = nh3.Cleaner(
 clean: Callable[[str], str] = _CLEANER.clean
 
 
-@lru_cache(maxsize=4096)
 def block_html(text: str) -> str:
     """One settled block. Kept, since every reader and every reload shows the same ones again."""
+    return _kept_html(text) if len(text) <= MAX_KEPT else fresh_html(text)
+
+
+@lru_cache(maxsize=4096)
+def _kept_html(text: str) -> str:
     return fresh_html(text)
 
 
