@@ -167,6 +167,10 @@ class StandIn:
         """Answers for the next requests, in order."""
         self._answers.extend(answers)
 
+    def forget(self) -> None:
+        """Play nothing more of what nobody asked for: whoever should have may have died before."""
+        self._answers.clear()
+
     async def start(self, port: int = 0) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=2**24)
         self.port = self._server.sockets[0].getsockname()[1]
