@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -50,18 +51,23 @@ class Recheck:
 
     def __init__(self, credential: Credential, thread_id: str) -> None:
         self._credential, self._thread_id = credential, thread_id
-        self._due = time.monotonic() + eventlog.LOOK_UP
+        self._due = _soon()
 
     async def holds(self) -> bool:
         if time.monotonic() < self._due:
             return True
-        self._due = time.monotonic() + eventlog.LOOK_UP
+        self._due = _soon()
         try:
             return await db.read(access.may_still_read, self._credential, self._thread_id)
         except DatabaseError as error:
             # Asked again in a moment; a database that is away lets nobody in either.
             log.warning("an open stream could not be checked: %s", error)
             return True
+
+
+def _soon() -> float:
+    """Within `LOOK_UP`, and not with everybody else: streams that began together would ask together for ever."""
+    return time.monotonic() + eventlog.LOOK_UP * random.uniform(0.4, 1)
 
 
 async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
