@@ -44,6 +44,10 @@ class RunTaken(Exception):
 
 # In SQL: these are most of all rows, and the ORM takes several times as long to say it as SQLite to do it.
 INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
+STILL_OURS = """
+    UPDATE chat_run SET turns = %s
+    WHERE id = %s AND state IN (%s, %s) AND (owner = %s OR %s IS NULL)
+"""
 EventRow = tuple[int, int, int, str, str]
 
 
@@ -124,10 +128,10 @@ def keep(batch: Batch) -> int | None:
     Raises RunTaken when the run is not this writer's any more: it was away for so long that another process has
     closed the run, and the thread may have gone on.
     """
-    ours = Run.objects.filter(pk=batch.run_pk, state__in=Run.ACTIVE)
-    if not (ours if batch.owner is None else ours.filter(owner=batch.owner)).update(turns=batch.turns):
-        raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
+        cursor.execute(STILL_OURS, [batch.turns, batch.run_pk, *Run.ACTIVE, batch.owner, batch.owner])
+        if not cursor.rowcount:
+            raise RunTaken(batch.run_pk)
         cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
     head = _append_messages(batch) if batch.messages else batch.head
     for message, before in batch.inserted:
