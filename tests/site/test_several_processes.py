@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from typing import NoReturn
 
 import psycopg
 import pytest
@@ -11,11 +12,18 @@ from tests.site.processes import served
 pytestmark = pytest.mark.slow
 
 
+def missing(what: str) -> NoReturn:
+    """CI brings both services, so there a missing one is a failure and no skip."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
 @pytest.fixture
 def database_url():
     server = os.environ.get("TEST_DATABASE_URL")
     if not server:
-        pytest.skip("TEST_DATABASE_URL names no PostgreSQL server")
+        missing("TEST_DATABASE_URL names no PostgreSQL server")
     name = f"threadloom_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -26,7 +34,7 @@ def database_url():
 @pytest.fixture
 def redis_url():
     if not os.environ.get("TEST_REDIS_URL"):
-        pytest.skip("TEST_REDIS_URL names no Redis server")
+        missing("TEST_REDIS_URL names no Redis server")
     return os.environ["TEST_REDIS_URL"]
 
 
