@@ -12,7 +12,7 @@ from django.test import AsyncClient
 
 from agent.providers.scripted import ScriptedProvider
 from chatsite.asgi import application
-from chatsite.chat import access, agents, db, runner
+from chatsite.chat import access, agents, db, rounds, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.models import Run
 
@@ -23,6 +23,12 @@ SCRIPTED = agents.DEMO
 def _database(transactional_db: None) -> Iterator[None]:
     yield
     db.close_connections()
+
+
+@pytest.fixture(autouse=True)
+def _no_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that makes a run look lost closes it itself; a beat of this process would race with it."""
+    monkeypatch.setattr(rounds, "FIRST_BEAT_AFTER", 3600.0)
 
 
 @pytest.fixture
