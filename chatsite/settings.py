@@ -87,6 +87,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "chatsite.chat.apps.ChatConfig",
+    "chatsite.gateway.apps.GatewayConfig",
     "chatsite.operator.apps.OperatorConfig",
 ]
 

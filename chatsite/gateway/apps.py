@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class GatewayConfig(AppConfig):
+    name = "chatsite.gateway"
+    label = "gateway"
+    verbose_name = "Gateway"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from chatsite.gateway import checks  # noqa: F401  (registers the system checks)

@@ -1,0 +1,29 @@
+"""The settings this app reads, with what they are when a project does not set them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+DEFAULTS: dict[str, Any] = {
+    "OPENAI_BASE_URL": "",
+    "OPENAI_API_KEY": "",
+    "OPENAI_MODELS": [],
+    "ANTHROPIC_BASE_URL": "",
+    "ANTHROPIC_API_KEY": "",
+    "ANTHROPIC_MODELS": [],
+    "MODEL_PRICES": {},
+    # Public name -> endpoints; see `routes`.
+    "GATEWAY_MODELS": {},
+    # Bytes of a request.
+    "GATEWAY_MAX_BODY": 32 * 1024 * 1024,
+    # Seconds: to connect, from the request to the first byte of the answer, between two reads.
+    "GATEWAY_CONNECT_TIMEOUT": 10.0,
+    "GATEWAY_FIRST_BYTE_TIMEOUT": 120.0,
+    "GATEWAY_IDLE_TIMEOUT": 60.0,
+}
+
+
+def setting(name: str) -> Any:
+    return getattr(settings, name, DEFAULTS[name])
