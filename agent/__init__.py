@@ -20,6 +20,7 @@ The rooms:
                   strategies one more turn?          tally      what a run has used
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
+                  rerun      what the gateway's hooks get and give
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
                   guard      what middlewares may make of a run's events
     what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)
