@@ -125,7 +125,8 @@ class RelayContext:
     `body` is the caller's whole request with the patches so far, in the caller's dialect; `response` the answer
     of this round, in the same, None before there is one. `depth` counts the reruns so far. `kwargs` is control:
     `_agentic_loop_depth`, `max_agentic_loops`, and what plans put there. `notes` belongs to the hook: it finds in
-    every method what it left there for this request.
+    every method what it left there for this request. `asked_tools` are the server's tools that a header asks for;
+    `user_id` is whose key the request came with.
     """
 
     dialect: Dialect
@@ -134,6 +135,8 @@ class RelayContext:
     request_id: str = ""
     stream: bool = False
     key_label: str = ""
+    user_id: int | None = None
+    asked_tools: tuple[str, ...] = ()
     provider: Dialect | None = None
     depth: int = 0
     kwargs: Json = field(default_factory=dict)
