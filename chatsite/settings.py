@@ -86,6 +86,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "channels",
+    "chatsite.accounts.apps.AccountsConfig",
     "chatsite.chat.apps.ChatConfig",
     "chatsite.gateway.apps.GatewayConfig",
     "chatsite.operator.apps.OperatorConfig",

@@ -31,7 +31,7 @@ import json, secrets
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
-from chatsite.chat.access import new_api_key
+from chatsite.accounts.keys import new_api_key
 
 password = make_password({password!r})
 for _ in range({count}):

@@ -1,29 +1,23 @@
-"""Who may: the one place where a thread is looked up for a person or program, and where keys are made and end.
+"""Who may: the one place where a thread is looked up for a person or program.
 
 What is another's does not exist: `NotFound`, whatever the door, so that ids cannot be guessed by their answers.
+Keys are `chatsite.accounts`'; here is asked whether one opens the chat.
 """
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.db import DatabaseError
-from django.utils import timezone
 
-from chatsite.chat.models import ApiKey, Thread
-
-KEY_PREFIX = "tl-"
-# `last_used_at` is for people who look for dead keys: a minute is near enough, and spares a write a request.
-LAST_USED_EVERY = timedelta(minutes=1)
+from chatsite.accounts import keys
+from chatsite.accounts.models import CHAT
+from chatsite.chat.models import Thread
+from chatsite.chat.problems import KeyOutOfScope
 
 
 class NotFound(Exception):
@@ -54,41 +48,15 @@ def sane_thread_id(value: str) -> bool:
     return sane_id(value) and not ({"/", "\\"} & set(value)) and value not in {".", ".."}
 
 
-def new_api_key(user: Any, *, label: str = "", value: str = "") -> str:
-    """A key for `user`. It is returned here, once; only its digest is kept."""
-    key = value or KEY_PREFIX + secrets.token_urlsafe(32)
-    ApiKey.objects.create(user=user, label=label, digest=digest_of(key), hint=key[: min(8, len(key) // 4)])
-    return key
-
-
-def revoke(key: ApiKey) -> bool:
-    """From now on the key opens nothing. False when it was revoked before: the first time stays on record."""
-    return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now()))
-
-
-def key_in(authorization: str, x_api_key: str) -> str | None:
-    """The key of a request's two headers, None when it brought none. `Bearer` wins when both are there."""
-    scheme, _, value = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    return x_api_key.strip() or None
-
-
 def user_of_key(key: str) -> Any | None:
-    """The active user the key belongs to, or None: unknown, revoked, or its user is deactivated."""
-    row = (
-        ApiKey.objects.select_related("user")
-        .filter(digest=digest_of(key), revoked_at=None, user__is_active=True)
-        .first()
-    )
-    if row is None:
+    """The active user the key belongs to, None when it opens nothing. `KeyOutOfScope` when it opens other doors."""
+    found = keys.user_and_view(key)
+    if found is None:
         return None
-    now = timezone.now()
-    if row.last_used_at is None or row.last_used_at < now - LAST_USED_EVERY:
-        # What people like to know must not refuse a program that only reads.
-        with suppress(DatabaseError):
-            ApiKey.objects.filter(pk=row.pk).update(last_used_at=now)
-    return row.user
+    user, view = found
+    if not view.has(CHAT):
+        raise KeyOutOfScope
+    return user
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +67,7 @@ class Credential:
     session_key: str | None = field(default=None, repr=False)
 
     def user(self) -> Any | None:
-        """Whose it is now; None when it is nobody's any more (revoked, logged out, deactivated)."""
+        """Whose it is now; None when it is nobody's any more (revoked, expired, logged out, deactivated)."""
         if self.key is not None:
             return user_of_key(self.key)
         if self.session_key is None:
@@ -113,10 +81,6 @@ def may_still_read(credential: Credential, thread_id: str) -> bool:
     """Whether who opened a stream of this thread may go on reading it."""
     try:
         thread_for(credential.user(), thread_id)
-    except NotFound:
+    except (NotFound, KeyOutOfScope):
         return False
     return True
-
-
-def digest_of(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

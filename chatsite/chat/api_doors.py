@@ -19,23 +19,26 @@ from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.views.decorators.csrf import csrf_exempt
 
-from chatsite.chat import access, api_values, db
+from chatsite.accounts.keys import key_in
+from chatsite.chat import api_values, db
 from chatsite.chat.access import Credential
 from chatsite.chat.api import answer
 from chatsite.chat.api_values import Asked, Reply
-from chatsite.chat.problems import NotStored
+from chatsite.chat.problems import KeyOutOfScope, NotStored
 
 
 @csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
 async def view(request: HttpRequest) -> HttpResponseBase:
     """With a session: Django's handler. (Also for programs, where a project mounts only the urls.)"""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+    key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
     credential = Credential(key) if key is not None else await db.read(_session_of, request)
     try:
         user = await db.read(credential.user)
     except DatabaseError:
         return _as_django(api_values.refusal(NotStored()))
+    except KeyOutOfScope as problem:
+        return _as_django(api_values.refusal(problem))
     if key is None and user is not None and request.method not in {"GET", "HEAD"}:
         refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
         if refused is not None:
@@ -76,7 +79,7 @@ class ChatApi:
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
-        key = access.key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+        key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
         if key is None:
             await self.otherwise(scope, receive, send)
             return
@@ -94,6 +97,9 @@ class ChatApi:
             user = await db.read(credential.user)
         except DatabaseError:
             await _send(api_values.refusal(NotStored()), receive, send)
+            return
+        except KeyOutOfScope as problem:
+            await _send(api_values.refusal(problem), receive, send)
             return
         # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.
         body = await _body_of(receive) if user is not None else b""

@@ -22,10 +22,11 @@ from django.db import DatabaseError
 from pydantic import ValidationError
 
 from agent.wire.agui import encode_event_json
-from chatsite.chat import access, commands, db, eventlog, store
+from chatsite.accounts.keys import key_in
+from chatsite.chat import commands, db, eventlog, store
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
-from chatsite.chat.problems import Invalid, Missing, NotStored, Problem
+from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck
 
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 NOT_FOUND = 4404
 NOT_LOGGED_IN = 4401
+KEY_OUT_OF_SCOPE = 4403
 BROKE = 1011
 
 
@@ -41,13 +43,13 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         self.following: asyncio.Task[None] | None = None
         self.thread_id = self.scope["url_route"]["kwargs"]["thread_id"]
         self.credential = credential_of(self.scope)
-        self.user = await db.read(self.credential.user)
         try:
+            self.user = await db.read(self.credential.user)
             thread = await commands.thread_for(self.user, self.thread_id)
-        except Missing:
+        except (Missing, KeyOutOfScope) as problem:
             # Accepted first: a refused handshake reaches a browser as 1006, which tells its page nothing.
             await self.accept()
-            await self.close(NOT_FOUND if self.user is not None else NOT_LOGGED_IN)
+            await self.close(self._why_not(problem))
             return
         await self.accept()
         after = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("after", [""])[0]
@@ -73,10 +75,17 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             await self._answer(asked, type="problem", code="invalid_request", message=_first_error(error))
         except DatabaseError:
             await self._answer(asked, type="problem", code=NotStored.code, message=NotStored.words)
+        except KeyOutOfScope:  # it was taken from the key since
+            await self.close(KEY_OUT_OF_SCOPE)
         except Problem as problem:
             await self._answer(asked, type="problem", code=problem.code, message=str(problem))
         else:
             await self._answer(asked, type="done", runId=done.run.public_id if done.run else None)
+
+    def _why_not(self, problem: Problem) -> int:
+        if isinstance(problem, KeyOutOfScope):
+            return KEY_OUT_OF_SCOPE
+        return NOT_FOUND if self.user is not None else NOT_LOGGED_IN
 
     async def _answer(self, asked: Any, **answer: Any) -> None:
         if isinstance(asked, dict) and isinstance(asked.get("id"), str | int):
@@ -109,7 +118,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
 def credential_of(scope: Any) -> Credential:
     """A connection's key, else its session."""
     headers = dict(scope.get("headers", ()))
-    key = access.key_in(
+    key = key_in(
         headers.get(b"authorization", b"").decode("latin-1"), headers.get(b"x-api-key", b"").decode("latin-1")
     )
     if key is not None:

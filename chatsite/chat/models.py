@@ -1,4 +1,4 @@
-"""The rows. Only `actions`, `keeping`, `rounds` and `recovery` write them (keys: `access`).
+"""The rows. Only `actions`, `keeping`, `rounds` and `recovery` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
@@ -255,20 +255,3 @@ class ApprovalRule(models.Model):
 
     def __str__(self) -> str:
         return f"always allow {self.tool_name}"
-
-
-class ApiKey(models.Model):
-    """A program's key to everything its user may do. Kept as a SHA-256: a key has 256 bits, no dictionary helps."""
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_keys")
-    label = models.CharField(max_length=100, blank=True)
-    digest = models.CharField(max_length=64, unique=True, editable=False)
-    hint = models.CharField(
-        max_length=12, editable=False, help_text="How the key begins, to tell it from others."
-    )
-    created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
-
-    def __str__(self) -> str:
-        return self.label or self.hint

@@ -32,6 +32,12 @@ class Missing(Problem):
     words = "There is no such thread."
 
 
+class KeyOutOfScope(Problem):
+    status = HTTPStatus.FORBIDDEN
+    code = "key_scope"
+    words = "This API key does not open the chat. Use one with the scope `chat`, or ask an administrator to add it."
+
+
 class Busy(Problem):
     status = HTTPStatus.CONFLICT
     code = "run_active"

@@ -38,8 +38,8 @@ def test_an_admin_reads_the_transcript_with_its_finish_reasons(chat: Chat, conte
 def test_the_lists_of_admin_open_without_a_complaint(chat: Chat, context_of, admin: Person):
     chat.ask(WEATHER).done()
     page = context_of(admin).new_page()
-    for kind in ("thread", "message", "run", "toolcall", "apikey"):
-        page.goto(f"/admin/chat/{kind}/")
+    for kind in ("chat/thread", "chat/message", "chat/run", "chat/toolcall", "accounts/apikey"):
+        page.goto(f"/admin/{kind}/")
         expect(page.locator("#changelist")).to_be_visible()
         first = page.locator("#result_list tbody th a, #result_list tbody td a").first
         if first.count():

@@ -11,8 +11,9 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient
 
 from agent.providers.scripted import ScriptedProvider
+from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import access, agents, db, rounds, runner
+from chatsite.chat import agents, db, rounds, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.models import Run
 
@@ -43,7 +44,7 @@ def stranger() -> User:
 
 @pytest.fixture
 def key(person: User) -> str:
-    return access.new_api_key(person, label="tests")
+    return keys.new_api_key(person, label="tests")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
@@ -16,14 +15,14 @@ from django.utils import timezone
 from agent.messages import Message as MessageValue
 from agent.messages import TextPart, ToolCallPart, ToolResultPart, user_message
 from agent.providers.scripted import Turn
-from chatsite.chat import access, commands, db, store
-from chatsite.chat.admin.filters import distinct_values
+from chatsite.adminkit.filters import distinct_values
+from chatsite.chat import commands, db, store
 from chatsite.chat.commands import Retry, Send
-from chatsite.chat.models import ApiKey, ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
+from chatsite.chat.models import ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import until
 
 HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)>"
-MODELS = ["thread", "run", "message", "toolcall", "apikey"]
+MODELS = ["thread", "run", "message", "toolcall"]
 
 
 @pytest.fixture
@@ -118,7 +117,7 @@ def test_an_admin_sees_each_list_and_each_row(model, admin, person, key):
     thread = weather(person)
     rows = {
         "thread": thread, "run": thread.runs.get(), "message": thread.head,
-        "toolcall": ToolCall.objects.get(), "apikey": ApiKey.objects.get(),
+        "toolcall": ToolCall.objects.get(),
     }  # fmt: skip
     assert rows_in(page(admin, listing(model))) >= 1
     text = page(admin, detail(rows[model]))
@@ -157,7 +156,6 @@ def test_the_lists_say_what_became_of_each(admin, person):
         "run": ["Weather", "Finished", "length", "fox-1", "2", "3.0 s", "page"],
         "message": ["Wear a light", "Assistant", "tool_calls", "length", "fox-1", "Weather"],
         "toolcall": ["get_weather", "Done", "12 ms", str(thread.runs.get())],
-        "apikey": [],
     }.items():
         shown = cells_in(page(admin, listing(model)))
         assert set(cells) <= shown, (model, shown)
@@ -311,7 +309,7 @@ def test_a_long_event_log_is_paged(admin, person):
 
 def test_not_even_a_superuser_can_change_add_or_delete(admin, person, key):
     thread = weather(person)
-    for row in (thread, thread.runs.get(), thread.head, ToolCall.objects.get(), ApiKey.objects.get()):
+    for row in (thread, thread.runs.get(), thread.head, ToolCall.objects.get()):
         model = row._meta.model_name
         assert admin.post(detail(row), {"title": "Changed", "text": "Changed"}).status_code == 403
         assert admin.post(reverse(f"admin:chat_{model}_add"), {}).status_code == 403
@@ -356,38 +354,6 @@ def test_others_are_asked_to_log_in(who, person):
         assert answer.url.startswith(reverse("admin:login"))
 
 
-# -- keys ----------------------------------------------------------------------------------------------------
-
-
-def test_a_revoked_key_opens_nothing_any_more(admin, person, key):
-    row = ApiKey.objects.get()
-    assert access.user_of_key(key) == person
-    answer = admin.post(listing("apikey"), {"action": "revoke", "_selected_action": [row.pk]}, follow=True)
-    assert "Revoked 1 key." in answer.text
-    assert access.user_of_key(key) is None
-    assert LogEntry.objects.get().get_change_message() == "Revoked."
-    first = ApiKey.objects.get().revoked_at
-    admin.post(listing("apikey"), {"action": "revoke", "_selected_action": [row.pk]})
-    assert ApiKey.objects.get().revoked_at == first
-
-
-def test_who_may_only_look_cannot_revoke(staff, key):
-    staff.user_permissions.add(Permission.objects.get(codename="view_apikey"))
-    client = _logged_in(staff)
-    assert "revoke" not in page(client, listing("apikey")).replace("revoked", "")
-    client.post(listing("apikey"), {"action": "revoke", "_selected_action": [ApiKey.objects.get().pk]})
-    assert ApiKey.objects.get().revoked_at is None
-
-
-def test_no_page_shows_more_of_a_key_than_its_start(admin, key):
-    row = ApiKey.objects.get()
-    for url in (listing("apikey"), detail(row)):
-        text = page(admin, url)
-        assert row.hint in text
-        assert row.digest not in text
-        assert key not in text
-
-
 # -- found by filter and search ------------------------------------------------------------------------------
 
 
@@ -423,10 +389,6 @@ FOUND = {
         ({"name": "get_weather"}, 2),
         ({"error_code": ""}, 2),
         ({"q": "Reykjavik"}, 1),
-    ],
-    "apikey": [
-        ({"user": "ada"}, 1),
-        ({"revoked_at__isempty": "0"}, 0),
     ],
 }
 
@@ -578,10 +540,9 @@ def test_hostile_text_is_inert_everywhere(admin, person):
     RunEvent.objects.create(
         run=run, first=1, number=1, type="CUSTOM", data={"type": "CUSTOM", "value": HOSTILE}
     )
-    access.new_api_key(person, label=HOSTILE)
     urls = [
         *map(listing, MODELS), transcript(thread), reverse("admin:chat_run_events", args=[run.pk]),
-        *map(detail, [thread, run, thread.head, kept, ApiKey.objects.get()]),
+        *map(detail, [thread, run, thread.head, kept]),
         listing("thread", q=HOSTILE, owner=HOSTILE, model=HOSTILE), listing("toolcall", name=HOSTILE),
     ]  # fmt: skip
     for url in urls:
@@ -596,7 +557,7 @@ def test_no_page_needs_anything_inline_or_from_elsewhere(admin, person, key):
     urls = [*map(listing, MODELS), transcript(thread), reverse("admin:chat_run_events", args=[run.pk])]
     for url in [
         *urls,
-        *map(detail, [thread, run, thread.head, ToolCall.objects.get(), ApiKey.objects.get()]),
+        *map(detail, [thread, run, thread.head, ToolCall.objects.get()]),
     ]:
         answer = admin.get(url)
         assert "script-src 'self'" in answer.headers["Content-Security-Policy"]

@@ -7,13 +7,15 @@ import json
 
 import pytest
 from channels.testing import HttpCommunicator
+from django.test import AsyncClient
 
 from agent.errors import ProviderUnreachable
 from agent.messages import Usage
 from agent.providers.scripted import Turn
+from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
 from chatsite.chat import api_stream, api_values, db, eventlog
-from chatsite.chat.models import ApiKey, Message, Run, Thread
+from chatsite.chat.models import Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import WEATHER
@@ -179,6 +181,27 @@ async def test_a_revoked_key_and_a_deactivated_users_key_are_401(http, key, pers
     person.is_active = False
     await db.write(person.save)
     assert (await post(http, key, body())).status_code == 401
+
+
+async def test_an_expired_key_is_401(http, key, plays):
+    await db.write(lambda: ApiKey.objects.update(expires_at="2020-01-01T00:00:00Z"))
+    assert (await post(http, key, body())).status_code == 401
+
+
+@pytest.mark.parametrize("skin", ["before Django", "Django's handler"])
+async def test_a_key_of_the_gateway_alone_is_403_with_a_reason(http, key, plays, skin):
+    await db.write(lambda: ApiKey.objects.update(scopes=["gateway"]))
+    if skin == "before Django":
+        response = await post(http, key, body())
+    else:
+        response = await AsyncClient().post(
+            "/api/chat", body(), content_type="application/json", headers={"x-api-key": key}
+        )
+    assert response.status_code == 403
+    error = json.loads(response.content)["error"]
+    assert error["code"] == "key_scope"
+    assert "scope `chat`" in error["message"]
+    assert await db.read(Run.objects.count) == 0
 
 
 async def test_keys_are_kept_hashed(key):

@@ -11,8 +11,9 @@ import pytest
 from channels.testing import HttpCommunicator
 
 from agent.providers.scripted import Turn
+from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import access, api_stream, db, eventlog
+from chatsite.chat import api_stream, db, eventlog
 from chatsite.chat.models import Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of
@@ -151,7 +152,7 @@ async def test_a_run_of_somebody_else_is_not_there(http, key, stranger, plays, s
     plays(Turn("Hello there."))
     await post(http, key, body())
     await settled()
-    others = await db.read(access.new_api_key, stranger)
+    others = await db.read(keys.new_api_key, stranger)
     assert (await get(http, others, runId="r1")).status_code == 404
     for unknown in ("r2", "a\0b", "x" * 300):
         assert (await get(http, key, runId=unknown)).status_code == 404, unknown

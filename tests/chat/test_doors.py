@@ -265,7 +265,7 @@ async def test_a_bad_frame_gets_words_and_the_socket_stays(person, key, plays, s
 async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_reason(
     person, stranger, plays, settled
 ):
-    from chatsite.chat.access import new_api_key
+    from chatsite.accounts.keys import new_api_key
 
     plays(Turn("Hi."))
     done = await begin(person)
@@ -275,6 +275,27 @@ async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_r
         communicator = socket(done.thread.public_id, *headers)
         assert (await communicator.connect())[0]
         assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": code}
+
+
+async def test_a_socket_with_a_key_of_the_gateway_alone_is_closed_with_the_reason(
+    person, key, plays, settled
+):
+    from chatsite.accounts.models import ApiKey
+
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    await db.write(lambda: ApiKey.objects.update(scopes=["gateway"]))
+    communicator = socket(done.thread.public_id, by_key(key))
+    assert (await communicator.connect())[0]
+    assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": 4403}
+    await db.write(lambda: ApiKey.objects.update(scopes=["chat"]))
+    communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
+    assert (await communicator.connect())[0]
+    await db.write(lambda: ApiKey.objects.update(scopes=["gateway"]))
+    await communicator.send_to(text_data='{"type": "send", "text": "Still here"}')
+    assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": 4403}
+    assert await db.read(Run.objects.count) == 1
 
 
 # -- who may, asked again ------------------------------------------------------------------------------------
@@ -316,7 +337,7 @@ async def test_an_open_stream_ends_when_its_session_ends(person, page, plays, se
 async def test_an_open_socket_ends_when_its_key_is_revoked_and_takes_no_command(
     person, key, plays, settled, looks_up
 ):
-    from chatsite.chat.models import ApiKey
+    from chatsite.accounts.models import ApiKey
 
     plays(Turn("Hi."))
     done = await begin(person)

@@ -11,8 +11,9 @@ from django.contrib.auth.models import User
 
 from agent.providers.http import Endpoint, HttpProvider, Timeouts, close_shared_clients
 from agent.wire import anthropic, openai_chat
+from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import access, agents, db
+from chatsite.chat import agents, db
 from chatsite.chat.agents import Agents, use_agents
 from tests.agent.agui_validation import assert_valid_run
 from tests.live.api import events_in, new_id, said_by, text_of
@@ -45,7 +46,7 @@ async def hanging(model: str) -> AsyncIterator[StandIn]:
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     user = await db.write(User.objects.create_user, "ada")
-    key = await db.write(access.new_api_key, user)
+    key = await db.write(keys.new_api_key, user)
     transport = httpx.ASGITransport(app=application)
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:

@@ -51,6 +51,13 @@ def test_the_gateway_is_an_app_that_any_site_can_install():
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat"}, path
 
 
+@pytest.mark.parametrize("folder", ["chatsite/accounts", "chatsite/adminkit"])
+def test_accounts_know_neither_what_they_open_nor_the_site(folder):
+    assert modules(folder)
+    for path in modules(folder):
+        assert not imports(path) & {*SITE_ONLY, "chatsite.chat", "chatsite.gateway"}, path
+
+
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
 def test_a_lock_has_hashes_and_says_nothing_of_where_packages_lie(lock):
     text = (ROOT / lock).read_text()

@@ -1,10 +1,8 @@
 """Django admin: what happened, shown and never changed.
 
-    base          what all lists and detail pages have in common
     filters       the sidebar, by questions that an index answers
     records       threads, runs, messages, tool calls
     questions     what people were asked, what they answered, their standing answers
-    keys          API keys; to revoke one is the only thing that can be done here
     transcript    a thread as its people see it, with what each turn and run came to
     eventlog      what a run said, entry by entry
 
@@ -13,6 +11,6 @@ Rule 2: a page costs what it shows, not what there is: no inlines (lists link to
 everything, no long columns in a list.
 """
 
-from chatsite.chat.admin import keys, questions, records
+from chatsite.chat.admin import questions, records
 
-__all__ = ["keys", "questions", "records"]
+__all__ = ["questions", "records"]

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.utils.safestring import SafeString
 
-from chatsite.chat.admin.base import as_json
+from chatsite.adminkit.base import as_json
 from chatsite.chat.models import Run, RunEvent
 
 EVENTS_ON_A_PAGE = 200

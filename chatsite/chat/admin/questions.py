@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
-from chatsite.chat.admin import filters
-from chatsite.chat.admin.base import USERNAME, Link, ReadOnlyAdmin, as_json, link_to, list_url, row_url
+from chatsite.adminkit.base import USERNAME, Link, ReadOnlyAdmin, as_json, link_to, list_url, row_url
+from chatsite.adminkit.filters import DayFilter
 from chatsite.chat.admin.records import transcript_url
 from chatsite.chat.models import ApprovalRule, Interrupt, ToolCall
 
@@ -22,7 +22,7 @@ class InterruptAdmin(ReadOnlyAdmin):
     list_display = ("tool_name", "status", "answered_by", "answered_at", "door", "in_thread", "created_at")
     list_select_related = ("thread", "answered_by")
     heavy = ("data", "edited_arguments")
-    list_filter = ("status", "door", filters.DayFilter)
+    list_filter = ("status", "door", DayFilter)
     search_fields = ("tool_name", "public_id", "thread__public_id", f"answered_by__{USERNAME}")
     search_help_text = "Tool, id of the question or of its thread, or who answered."
 
@@ -51,7 +51,7 @@ class ApprovalRuleAdmin(ReadOnlyAdmin):
     fields = ("tool_name", "thread", "created_by", "created_at")
     list_display = ("tool_name", "of_thread", "created_by", "created_at")
     list_select_related = ("thread", "created_by")
-    list_filter = (filters.DayFilter,)
+    list_filter = (DayFilter,)
     search_fields = ("tool_name", "thread__public_id", f"created_by__{USERNAME}")
     search_help_text = "Tool, id of the thread, or who made it."
 

@@ -14,8 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
-from chatsite.chat.admin import eventlog, filters, transcript
-from chatsite.chat.admin.base import (
+from chatsite.adminkit.base import (
     NOTHING,
     USERNAME,
     Link,
@@ -27,6 +26,8 @@ from chatsite.chat.admin.base import (
     list_url,
     row_url,
 )
+from chatsite.adminkit.filters import DayFilter
+from chatsite.chat.admin import eventlog, filters, transcript
 from chatsite.chat.models import Message, Run, Thread, ToolCall
 from chatsite.chat.render import words
 
@@ -48,7 +49,7 @@ class ThreadAdmin(ReadOnlyAdmin):
         filters.LastStopReasonFilter,
         filters.ModelFilter,
         filters.OwnerFilter,
-        filters.DayFilter,
+        DayFilter,
     )
     search_fields = ("title", "public_id", f"owner__{USERNAME}")
     search_help_text = "Title, thread id or the owner's user name."
@@ -122,7 +123,7 @@ class RunAdmin(ReadOnlyAdmin):
         filters.ModelFilter,
         filters.DoorFilter,
         filters.ErrorCodeFilter,
-        filters.DayFilter,
+        DayFilter,
     )
     search_fields = ("public_id", "thread__title", "thread__public_id")
     search_help_text = "Run id, or the thread's title or id."
@@ -180,7 +181,7 @@ class MessageAdmin(ReadOnlyAdmin):
     heavy = ("text", "parts")
     list_annotations = {"start": Substr("text", 1, START_OF_TEXT)}
     sortable_by = ("created_at",)
-    list_filter = ("role", filters.FinishReasonFilter, filters.DayFilter)
+    list_filter = ("role", filters.FinishReasonFilter, DayFilter)
     search_fields = ("text", "public_id", "thread__public_id")
     search_help_text = "Text, or the id of the message or of its thread."
 
@@ -234,7 +235,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     list_select_related = ("run",)
     heavy = ("arguments", "edited_arguments", "result")
     sortable_by = ("name", "state", "created_at")
-    list_filter = ("state", filters.ToolNameFilter, filters.ErrorCodeFilter, filters.DayFilter)
+    list_filter = ("state", filters.ToolNameFilter, filters.ErrorCodeFilter, DayFilter)
     search_fields = ("name", "call_id", "arguments")
     search_help_text = "Name, call id or arguments."
     link_lookups = frozenset({"run__thread__id__exact"})

@@ -16,8 +16,8 @@ from django.core.paginator import Page, Paginator
 from django.utils.safestring import SafeString
 
 from agent.messages import Message
+from chatsite.adminkit.base import NOTHING, list_url
 from chatsite.chat import store
-from chatsite.chat.admin.base import NOTHING, list_url
 from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.render import words

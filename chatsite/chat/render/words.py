@@ -12,12 +12,14 @@ here is still said, by its name.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from chatsite.chat.state import RunView
+from chatsite.phrases import count as count
+from chatsite.phrases import duration as duration
+from chatsite.phrases import plain as plain
 
 Action = Literal["", "retry", "continue"]
 Tone = Literal["quiet", "warn", "bad"]
@@ -164,29 +166,6 @@ def end_of(run: RunView, turns: int, *, waits: bool = True, too_late: bool = Fal
 def call_state(code: str | None) -> CallState:
     """The state of a call that has its result."""
     return DONE if code is None else CALL_WORDS.get(code, FAILED_CALL)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def duration(ms: int | None) -> str:
-    """`12 ms`, `1.4 s`, `2 min 5 s`; "" when nobody measured."""
-    if ms is None:
-        return ""
-    if ms < 1:
-        return "< 1 ms"
-    if ms < 1000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
-
-
-def plain(name: str, most: int = 80) -> str:
-    """A name from outside as one line of text, not longer than a line."""
-    line = re.sub(r"\s+", " ", name).strip()
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def moment(iso: str) -> str:

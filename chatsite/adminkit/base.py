@@ -1,4 +1,4 @@
-"""What all lists and detail pages of the chat have in common."""
+"""What all lists and detail pages have in common."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 def list_url(model: type[Model], **lookups: Any) -> str:
     """The list of a model, narrowed down."""
-    address = reverse(f"admin:chat_{model._meta.model_name}_changelist")
+    address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     return f"{address}?{urlencode(lookups)}" if lookups else address
 
 
 def row_url(row: Model) -> str:
-    return reverse(f"admin:chat_{row._meta.model_name}_change", args=[row.pk])
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def link_to(text: object, address: str) -> SafeString:

@@ -1,0 +1,165 @@
+"""API keys: made (and then shown, once), limited, watched, revoked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+
+from chatsite.accounts import keys
+from chatsite.accounts.forms import ApiKeyForm, NewApiKeyForm
+from chatsite.accounts.models import ApiKey
+from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
+from chatsite.adminkit.filters import DayFilter, UserFilter
+from chatsite.phrases import count, money, plain
+
+LIMITS = (
+    "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "budget", "budget_period",
+    "keep", "stream_form", "max_agentic_loops", "expires_at",
+)  # fmt: skip
+FACTS = (
+    "hint", "user", "state", "created_at", "last_used_at", "revoked_at", "total", "this_month", "requests",
+    "input_tokens", "output_tokens",
+)  # fmt: skip
+MODELS_SHOWN = 3
+
+
+class LiveFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "live"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "In force"), ("expired", "Expired"), ("revoked", "Revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        now = timezone.now()
+        match self.value():
+            case "yes":
+                return queryset.filter(revoked_at=None).exclude(expires_at__lte=now)
+            case "expired":
+                return queryset.filter(revoked_at=None, expires_at__lte=now)
+            case "revoked":
+                return queryset.exclude(revoked_at=None)
+        return None
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ReadOnlyAdmin):
+    actions = ("revoke",)
+    fields = (*FACTS, *LIMITS)
+    list_display = (
+        "begins_with", "label", "user", "state", "opens", "for_models", "rate", "money_spent", "last_used_at",
+        "created_at",
+    )  # fmt: skip
+    list_select_related = ("user",)
+    list_filter = (LiveFilter, ("revoked_at", admin.EmptyFieldListFilter), UserFilter, DayFilter)
+    search_fields = ("label", "hint", f"user__{USERNAME}")
+    search_help_text = "Label, the key's first characters, or user name."
+
+    # -- what may be done ------------------------------------------------------------------------------------
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("accounts.add_apikey"))
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        # What is revoked is history.
+        live = obj is None or obj.revoked_at is None
+        return live and bool(request.user.has_perm("accounts.change_apikey"))
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("accounts.change_apikey"))
+
+    @admin.action(description="Revoke selected keys", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Revoked keys stay revoked, at the time it first happened."""
+        done = 0
+        for key in queryset.filter(revoked_at=None):
+            if keys.revoke(key):
+                self.log_change(request, key, "Revoked.")
+                done += 1
+        self.message_user(request, f"Revoked {count(done, 'key')}.", messages.SUCCESS)
+
+    # -- the form --------------------------------------------------------------------------------------------
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        return super().get_form(request, obj, change, form=ApiKeyForm if obj else NewApiKeyForm, **kwargs)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return (*FACTS, *LIMITS) if obj else ("user_name", *LIMITS)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return ()
+        return FACTS if self.has_change_permission(request, obj) else (*FACTS, *LIMITS)
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if change:
+            # Not the whole row: what is booked meanwhile would be lost.
+            obj.save(update_fields=form.changed_data) if form.changed_data else None
+            return
+        obj.made_key = keys.give_value(obj)  # type: ignore[attr-defined]
+        obj.save(force_insert=True)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
+        """The key itself, in this answer and nowhere else: no redirect, no cookie, no session has it."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "The new API key",
+            "opts": self.opts,
+            "made": obj,
+            "key": obj.made_key,
+        }
+        response = TemplateResponse(request, "admin/accounts/key_made.html", context)
+        add_never_cache_headers(response)
+        return response
+
+    # -- what is shown ---------------------------------------------------------------------------------------
+
+    @admin.display(description="key")
+    def begins_with(self, row: ApiKey) -> str:
+        return f"{row.hint}…"
+
+    @admin.display(description="state")
+    def state(self, row: ApiKey) -> str:
+        if row.revoked_at:
+            return "revoked"
+        if row.expires_at is None:
+            return "in force"
+        return "expired" if row.expires_at <= timezone.now() else f"until {row.expires_at:%Y-%m-%d}"
+
+    @admin.display(description="opens")
+    def opens(self, row: ApiKey) -> str:
+        return ", ".join(row.scopes)
+
+    @admin.display(description="models")
+    def for_models(self, row: ApiKey) -> str:
+        shown = ", ".join(plain(name, 40) for name in row.allowed_models[:MODELS_SHOWN])
+        more = len(row.allowed_models) - MODELS_SHOWN
+        return f"{shown} and {more} more" if more > 0 else shown or "all"
+
+    @admin.display(description="rate a minute")
+    def rate(self, row: ApiKey) -> str:
+        limits = (
+            (row.requests_per_minute, "request"),
+            (row.tokens_per_minute, "token"),
+        )
+        return ", ".join(count(limit, noun) for limit, noun in limits if limit) or NOTHING
+
+    @admin.display(description="spent")
+    def money_spent(self, row: ApiKey) -> str:
+        spent = money(keys.spent_of(row))
+        monthly = " this month" if row.budget_period else ""
+        return f"{spent} of {money(row.budget)}{monthly}" if row.budget is not None else spent
+
+    @admin.display(description="spent in all")
+    def total(self, row: ApiKey) -> str:
+        return money(row.spent)
+
+    @admin.display(description="spent this month")
+    def this_month(self, row: ApiKey) -> str:
+        return money(keys.spent_this_month(row))

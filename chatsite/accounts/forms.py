@@ -1,0 +1,82 @@
+"""The form for a key: what it opens, how much of it. Lists are written a line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from chatsite.accounts import written
+from chatsite.accounts.models import SCOPES, ApiKey
+
+
+class NamesField(forms.CharField):
+    """Names, one a line (or parted by commas), as a list."""
+
+    widget = forms.Textarea(attrs={"rows": 4, "cols": 40})
+
+    def to_python(self, value: Any) -> Any:
+        return written.names(super().to_python(value) or "")
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return (initial or []) != self.to_python(data)
+
+
+class UserNameField(forms.CharField):
+    """A user, by name: a list of all of them would be a long one."""
+
+    def clean(self, value: Any) -> Any:
+        name = super().clean(value)
+        people = get_user_model()
+        try:
+            return people.objects.get_by_natural_key(name)
+        except (people.DoesNotExist, ValueError):
+            raise ValidationError(f"There is no user “{name}”.") from None
+
+
+class ApiKeyForm(forms.ModelForm):
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope, f"{scope}: {words}") for scope, words in SCOPES.items()],
+        widget=forms.CheckboxSelectMultiple,
+        initial=list(SCOPES),
+        help_text="What it opens.",
+    )
+    allowed_models = NamesField(
+        required=False,
+        strip=False,
+        label="Models",
+        help_text="The models it may use, by their public names, one a line. Empty: all.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = (
+            "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "budget",
+            "budget_period", "keep", "stream_form", "max_agentic_loops", "expires_at",
+        )  # fmt: skip
+        field_classes = {"expires_at": forms.DateTimeField}
+        widgets = {
+            "expires_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        }
+
+    def clean_expires_at(self) -> Any:
+        at = self.cleaned_data["expires_at"]
+        if at is not None and "expires_at" in self.changed_data and at <= timezone.now():
+            raise ValidationError("This lies in the past. To end a key now, revoke it.")
+        return at
+
+
+class NewApiKeyForm(ApiKeyForm):
+    user_name = UserNameField(max_length=150, label="User name", help_text="Whose key it is.")
+
+    field_order = ("user_name",)
+
+    def clean_user_name(self) -> Any:
+        self.instance.user = self.cleaned_data["user_name"]
+        return self.instance.user
