@@ -32,6 +32,15 @@ RUN_MAX_COST = env.amount("RUN_MAX_COST")
 RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
 
+# Hooks of the gateway (read by chatsite.gateway.hooks)
+
+SEARXNG_URL = env.base_url("SEARXNG_URL")
+BRAVE_URL = env.base_url("BRAVE_URL") or "https://api.search.brave.com"
+BRAVE_API_KEY = env.text("BRAVE_API_KEY")
+TAVILY_URL = env.base_url("TAVILY_URL") or "https://api.tavily.com"
+TAVILY_API_KEY = env.text("TAVILY_API_KEY")
+WEB_SEARCH_NATIVE = env.boolean("WEB_SEARCH_NATIVE", False)
+
 # Security
 
 DEBUG = env.boolean("DEBUG", False)

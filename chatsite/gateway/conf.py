@@ -22,6 +22,13 @@ DEFAULTS: dict[str, Any] = {
     "GATEWAY_CONNECT_TIMEOUT": 10.0,
     "GATEWAY_FIRST_BYTE_TIMEOUT": 120.0,
     "GATEWAY_IDLE_TIMEOUT": 60.0,
+    # The web search hook: its services, and whether native tool types are left to the model's endpoint.
+    "SEARXNG_URL": "",
+    "BRAVE_URL": "https://api.search.brave.com",
+    "BRAVE_API_KEY": "",
+    "TAVILY_URL": "https://api.tavily.com",
+    "TAVILY_API_KEY": "",
+    "WEB_SEARCH_NATIVE": False,
 }
 
 
