@@ -21,11 +21,13 @@ The rooms:
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
                   rerun      what the gateway's hooks get and give
+                  rerun_guard  when it ends          rerun_body  the next request
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
                   guard      what middlewares may make of a run's events
     what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)
                   subagents  a tool that is another run  output      a run that ends with a value
                   endings    its terminal event          model_turns one turn
+                  asking     the gateway's hooks, one behind the other       hook_calls  one call of one of them
                   context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
     hooks         middleware Middleware, its decisions   stack       several of them, composed
     middlewares/  ready ones, one file each

@@ -727,3 +727,12 @@ def test_errors_and_models_are_read():
     )
     assert isinstance(anthropic.decode_error(400, {}, too_long), ContextTooLong)
     assert anthropic.decode_models({"data": [{"type": "model", "id": "claude-x"}]}) == ["claude-x"]
+
+
+def test_tools_that_were_called_are_declared_where_the_request_has_none():
+    """Anthropic refuses calls in messages when `tools` is not there."""
+    call = Message("a", "assistant", (ToolCallPart("c", "find", "{}"), ToolCallPart("d", "find", "{}")))
+    results = [Message(id, "tool", (ToolResultPart(id, "x"),)) for id in ("c", "d")]
+    body = anthropic.encode_request(ask(user_message("u", "hi"), call, *results))
+    assert [tool["name"] for tool in body["tools"]] == ["find"]
+    assert body["tool_choice"] == {"type": "none"}

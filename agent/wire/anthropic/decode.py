@@ -46,7 +46,7 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 def decode_request(body: Json) -> TurnRequest:
     messages: list[Message] = []
     for path, entry in objects(body, "messages"):
-        messages += _messages(entry, path)
+        messages += decode_entry(entry, path)
     if not messages:
         refuse("messages", "must not be empty")
     tools, native = _tools(body)
@@ -117,7 +117,7 @@ def _tool_choice(body: Json) -> tuple[str, bool]:
 # -- messages ------------------------------------------------------------------------------------------------
 
 
-def _messages(entry: Json, path: str) -> list[Message]:
+def decode_entry(entry: Json, path: str) -> list[Message]:
     role = want(entry, "role", str, path)
     content = entry.get("content")
     if isinstance(content, str):

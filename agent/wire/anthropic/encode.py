@@ -7,6 +7,8 @@ thinking          sent back only with the signature that proves it; redacted tho
 provider's tools  sent back with the result block that `Message.metadata["providerResults"]` kept for the
 call;
                   without one they are left out, unless the provider paused in the middle of them
+tools             messages with calls are refused where no tools are declared; those called are then declared, and
+                  the choice is none
 parameters        in OpenAI's names: max_tokens (required here: 8192 when nobody says), stop, user,
 temperature,
                   top_p, parallel_tool_calls are translated; Anthropic's own pass; what has no counterpart
@@ -64,6 +66,9 @@ def encode_request(request: TurnRequest, *, stream: bool = True) -> Json:
     if request.tools or native:
         body["tools"] = [*map(_tool, request.tools), *native]
         body.update(_tool_choice(request))
+    elif called := _called(messages):
+        body["tools"] = [_tool(ToolSpec(name, "", {})) for name in called]
+        body["tool_choice"] = {"type": "none"}
     body.update(_parameters(request.parameters))
     if stream:
         body["stream"] = True
@@ -113,6 +118,12 @@ def _tool_choice(request: TurnRequest) -> Json:
     return {} if choice == {"type": "auto"} else {"tool_choice": choice}
 
 
+def _called(messages: list[Json]) -> list[str]:
+    """The names of the tools that were called, each once."""
+    blocks = (block for entry in messages if isinstance(entry["content"], list) for block in entry["content"])
+    return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
+
+
 # -- messages ------------------------------------------------------------------------------------------------
 
 
@@ -123,7 +134,7 @@ def _messages(request: TurnRequest) -> tuple[list[Json], str]:
     at_end = request.transcript[last].id if last >= 0 else ""
     for message, results in with_results(request.transcript):
         if message.role == "user":
-            _join(turns, "user", _blocks(message.parts))
+            _join(turns, "user", encode_blocks(message.parts))
         elif message.role == "assistant":
             resumes = message.paused and message.id == at_end
             _join(turns, "assistant", _assistant(message, results, resumes=resumes))
@@ -193,7 +204,7 @@ def _call(call: ToolCallPart, kind: str) -> Json:
 
 
 def _result(result: ToolResultPart) -> Json:
-    content = result.content if isinstance(result.content, str) else _blocks(result.content)
+    content = result.content if isinstance(result.content, str) else encode_blocks(result.content)
     block: Json = {
         "type": "tool_result",
         "tool_use_id": wire_id(result.tool_call_id, longest=LONGEST_ID),
@@ -204,7 +215,7 @@ def _result(result: ToolResultPart) -> Json:
     return block
 
 
-def _blocks(parts: Iterable[Part]) -> list[Json]:
+def encode_blocks(parts: Iterable[Part]) -> list[Json]:
     return [
         _block(part)
         for part in parts

@@ -36,7 +36,7 @@ def decode_request(body: Json) -> TurnRequest:
     if body.get("n") not in (None, 1):
         refuse("n", "must be 1")
     messages = [
-        _message(f"m{i}", path, entry) for i, (path, entry) in enumerate(objects(body, "messages"), 1)
+        decode_entry(f"m{i}", path, entry) for i, (path, entry) in enumerate(objects(body, "messages"), 1)
     ]
     if not messages:
         refuse("messages", "must not be empty")
@@ -97,7 +97,7 @@ def _tool_choice(choice: Any) -> str:
     return want(function, "name", str, "tool_choice.function")
 
 
-def _message(id: str, path: str, entry: Json) -> Message:
+def decode_entry(id: str, path: str, entry: Json) -> Message:
     role = want(entry, "role", str, path)
     parts: tuple[Part, ...]
     match role:

@@ -124,7 +124,7 @@ def _message(message: Message, results: Results) -> Iterable[Json]:
     if message.role == "assistant":
         return _assistant(message, results)
     if message.role == "user":
-        content = _content(message.parts)
+        content = encode_content(message.parts)
         return [{"role": "user", "content": content}] if content else []
     return [{"role": "system", "content": message.text}] if message.text else []
 
@@ -156,17 +156,17 @@ def _result(result: ToolResultPart) -> Json:
     return {
         "role": "tool",
         "tool_call_id": wire_id(result.tool_call_id, longest=LONGEST_ID),
-        "content": _result_text(result.content),
+        "content": result_text(result.content),
     }
 
 
-def _result_text(content: str | tuple[ContentPart, ...]) -> str:
+def result_text(content: str | tuple[ContentPart, ...]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part.text if isinstance(part, TextPart) else describe(part) for part in content)
 
 
-def _content(parts: Iterable[Part]) -> str | list[Json]:
+def encode_content(parts: Iterable[Part]) -> str | list[Json]:
     """Plain text where it is only text: many servers take nothing else."""
     parts = [part for part in parts if not (isinstance(part, TextPart) and not part.text)]
     if all(isinstance(part, TextPart) for part in parts) and len(parts) <= 1:
