@@ -69,6 +69,14 @@ def amount(name: str, default: float | None = None) -> float | None:
     return value
 
 
+def whole(name: str, default: int) -> int:
+    """A whole number above 0."""
+    raw = text(name, str(default))
+    if not (raw.isascii() and raw.isdecimal() and 0 < int(raw) < 10**12):
+        raise ImproperlyConfigured(f"{name} is {raw!r}; write a whole number above 0.")
+    return int(raw)
+
+
 def prices(name: str) -> dict[str, tuple[float, ...]]:
     """Model -> (input, output[, cached input]) a million tokens, from `model=1.25/10/0.125, other=3/15`."""
     table: dict[str, tuple[float, ...]] = {}

@@ -40,6 +40,8 @@ BRAVE_API_KEY = env.text("BRAVE_API_KEY")
 TAVILY_URL = env.base_url("TAVILY_URL") or "https://api.tavily.com"
 TAVILY_API_KEY = env.text("TAVILY_API_KEY")
 WEB_SEARCH_NATIVE = env.boolean("WEB_SEARCH_NATIVE", False)
+COMPRESSION_ABOVE = env.whole("COMPRESSION_ABOVE", 60_000)
+COMPRESSION_KEEP = env.whole("COMPRESSION_KEEP", 8)
 
 # Security
 

@@ -29,6 +29,9 @@ DEFAULTS: dict[str, Any] = {
     "TAVILY_URL": "https://api.tavily.com",
     "TAVILY_API_KEY": "",
     "WEB_SEARCH_NATIVE": False,
+    # The compression hook: tokens from which on a request is long, and how many of its last messages stay.
+    "COMPRESSION_ABOVE": 60_000,
+    "COMPRESSION_KEEP": 8,
 }
 
 

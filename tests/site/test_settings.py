@@ -18,6 +18,7 @@ WRONG = [
     ({"EXAMPLE_TOOLS": "2"}, "EXAMPLE_TOOLS is '2'; write true or false."),
     ({"RUN_MAX_TURNS": "0"}, "RUN_MAX_TURNS is '0'; write a number above 0."),
     ({"RUN_MAX_COST": "cheap"}, "RUN_MAX_COST is 'cheap'; write a number above 0."),
+    ({"COMPRESSION_KEEP": "2.5"}, "COMPRESSION_KEEP is '2.5'; write a whole number above 0."),
     (
         {"MODEL_PRICES": "gpt-5=1.25"},
         "MODEL_PRICES holds 'gpt-5=1.25'; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens.",
@@ -76,6 +77,7 @@ def read_all(folder):
     env.boolean("EXAMPLE_TOOLS", True)
     env.amount("RUN_MAX_TURNS", 5)
     env.amount("RUN_MAX_COST")
+    env.whole("COMPRESSION_KEEP", 8)
     env.prices("MODEL_PRICES")
     env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
     env.database("DATABASE_URL", folder / "db.sqlite3")
