@@ -125,8 +125,9 @@ class RelayContext:
     `body` is the caller's whole request with the patches so far, in the caller's dialect; `response` the answer
     of this round, in the same, None before there is one. `depth` counts the reruns so far. `kwargs` is control:
     `_agentic_loop_depth`, `max_agentic_loops`, and what plans put there. `notes` belongs to the hook: it finds in
-    every method what it left there for this request. `asked_tools` are the server's tools that a header asks for;
-    `user_id` is whose key the request came with.
+    every method what it left there for this request. `asked_tools` are the server's tools that a header asks for.
+    `user_id` and `key_pk` say whose the request is, `keep` how much of it may be kept. `exchange_id` is ours and
+    unique, where `request_id` may be the caller's.
     """
 
     dialect: Dialect
@@ -136,6 +137,9 @@ class RelayContext:
     stream: bool = False
     key_label: str = ""
     user_id: int | None = None
+    key_pk: int | None = None
+    keep: str = "metadata"
+    exchange_id: str = ""
     asked_tools: tuple[str, ...] = ()
     provider: Dialect | None = None
     depth: int = 0
