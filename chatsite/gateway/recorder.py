@@ -1,0 +1,188 @@
+"""Writes exchanges in batches, off the path of requests.
+
+Rule 1: `note` costs microseconds and never waits: it puts a value into a queue.
+Rule 2: one thread writes what has come, a transaction at a time, at most every `EVERY` seconds.
+Rule 3: memory is bounded. Over `MOST_BYTES` new exchanges lose their content, over `MOST_WAITING` they are not kept;
+        both are counted and logged. What a key has used is never dropped: sums wait apart, one for each key.
+Rule 4: a database that is away is tried again; an exchange that it refuses is logged and left out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from decimal import Decimal
+
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from chatsite.accounts import usage
+from chatsite.accounts.usage import Used
+from chatsite.gateway import rows
+from chatsite.gateway.records import ExchangeRecord
+
+log = logging.getLogger(__name__)
+
+EVERY = 0.25
+MOST_IN_ONE_COMMIT = 200
+MOST_WAITING = 20_000
+MOST_BYTES = 64 * 1024 * 1024
+RETRY_AFTER = 2.0
+"""Seconds until a database that did not answer is asked again."""
+TELL_EVERY = 60.0
+"""Seconds between two lines of the log about what was dropped."""
+
+
+class Recorder:
+    """One for a process (`recorder`). Its thread starts with the first exchange."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self.without_content = 0
+        self._waiting: deque[ExchangeRecord] = deque()
+        self._bytes = 0
+        self._sums: defaultdict[int, Used] = defaultdict(Used)
+        self._busy = False
+        self._hurried = False
+        self._lock = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._tell_at: defaultdict[str, float] = defaultdict(float)
+        self._told = (0, 0)
+
+    def note(self, record: ExchangeRecord) -> None:
+        """Keep it, as its `keep` says, and book what it used. From here on it is the recorder's."""
+        record.complete()
+        with self._lock:
+            if record.key_pk is not None:
+                self._sums[record.key_pk] += _used(record)
+            if record.keep != "off":
+                self._queue(record)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gateway-recorder", daemon=True)
+                self._thread.start()
+            self._lock.notify_all()
+
+    def flush(self, seconds: float = 10.0) -> bool:
+        """Wait until everything noted so far is written. False when the database would not have it in that time."""
+        with self._lock:
+            self._hurried = True
+            self._lock.notify_all()
+            done = self._lock.wait_for(lambda: not (self._busy or self._has_work()), seconds)
+            self._hurried = False
+            return done
+
+    def _queue(self, record: ExchangeRecord) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self.dropped += 1
+            return
+        if record.keep != "full":
+            record.forget_content()
+        elif self._bytes + record.content_bytes > MOST_BYTES:
+            self.without_content += 1
+            record.forget_content()
+        self._bytes += record.content_bytes
+        self._waiting.append(record)
+
+    def _has_work(self) -> bool:
+        return bool(self._waiting or self._sums)
+
+    # -- in the thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(self._has_work)
+                self._pause(EVERY)  # what comes meanwhile is part of the same commit
+                records, sums = self._take()
+            written = self._write(records, sums)
+            with self._lock:
+                self._busy = False
+                if not written:
+                    self._put_back(records, sums)
+                    self._pause(RETRY_AFTER)
+                self._lock.notify_all()
+            self._tell_of_losses()
+
+    def _pause(self, seconds: float) -> None:
+        """Let the others go on for so long, or until somebody waits in `flush`."""
+        if self._hurried:
+            self._lock.wait_for(lambda: not self._hurried, min(seconds, 0.02))
+        else:
+            self._lock.wait_for(lambda: self._hurried, seconds)
+
+    def _take(self) -> tuple[list[ExchangeRecord], dict[int, Used]]:
+        count = min(len(self._waiting), MOST_IN_ONE_COMMIT)
+        records = [self._waiting.popleft() for _ in range(count)]
+        self._bytes -= sum(record.content_bytes for record in records)
+        sums, self._sums = dict(self._sums), defaultdict(Used)
+        self._busy = True
+        return records, sums
+
+    def _put_back(self, records: list[ExchangeRecord], sums: dict[int, Used]) -> None:
+        self._waiting.extendleft(reversed(records))
+        self._bytes += sum(record.content_bytes for record in records)
+        for pk, used in sums.items():
+            self._sums[pk] += used
+
+    def _write(self, records: list[ExchangeRecord], sums: dict[int, Used]) -> bool:
+        """Whether the database had it. What it refuses for good counts as had, and is logged."""
+        try:
+            _commit(records, sums)
+        except (OperationalError, InterfaceError) as error:
+            if self._may_tell("away"):
+                log.warning("The gateway's records wait, since the database does not take them: %s", error)
+            return False
+        except Exception:  # whatever it was, the thread must live to write what comes next
+            log.exception("%d records of the gateway could not be written, and are lost", len(records))
+        finally:
+            connection.close()
+        return True
+
+    def _tell_of_losses(self) -> None:
+        losses = (self.dropped, self.without_content)
+        if losses != self._told and self._may_tell("losses"):
+            log.warning("Too much at once: %d exchanges were not kept, %d without their content", *losses)
+            self._told = losses
+
+    def _may_tell(self, what: str) -> bool:
+        if time.monotonic() < self._tell_at[what]:
+            return False
+        self._tell_at[what] = time.monotonic() + TELL_EVERY
+        return True
+
+
+def _used(record: ExchangeRecord) -> Used:
+    return Used(1, record.usage.input_tokens, record.usage.output_tokens, record.cost or Decimal(0))
+
+
+def _commit(records: list[ExchangeRecord], sums: dict[int, Used]) -> None:
+    """All in one transaction; when a record does not fit, each alone, so that one's fault is no other's."""
+    try:
+        with transaction.atomic():
+            rows.insert(records)
+            usage.book(sums)
+        return
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # of a record's content; which one is at fault shows below
+        log.info("A batch of the gateway's records is written one by one: %s", error)
+    with transaction.atomic():
+        usage.book(sums)
+    for record in records:
+        try:
+            with transaction.atomic():
+                rows.insert([record])
+        except Exception:  # the sums are booked: nothing may ask for this batch again
+            log.exception("The exchange %s could not be kept", record.request_id)
+
+
+recorder = Recorder()
+
+
+@atexit.register
+def _at_exit() -> None:
+    # No server tells us in time that it ends: daphne leaves without `finally`. Whatever can still be written, is.
+    if not recorder.flush(5.0):
+        log.warning("The gateway's last records could not be written")
