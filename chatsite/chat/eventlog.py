@@ -227,6 +227,8 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))
+                if isinstance(found[-1][1], Terminal):
+                    return
             elif over and after > await db.read(store.last_number, run_pk):
                 after = 0  # a place that this log never had: tell it from the start
             elif over:

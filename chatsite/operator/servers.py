@@ -5,6 +5,7 @@ before the server is up, so whoever comes early waits instead of being refused.
 """
 
 import errno
+import gc
 import socket
 
 MAX_FRAME = 1024 * 1024  # of a WebSocket, the same on both
@@ -42,6 +43,15 @@ def _reason(exc: OSError, host: str, port: int) -> str:
     if exc.errno == errno.EADDRNOTAVAIL:
         return f"HOST is {host!r}, which is no address of this machine; write 127.0.0.1 or 0.0.0.0."
     return f"Cannot listen on {host}, port {port}: {exc.strerror}."
+
+
+def settle_memory() -> None:
+    """Take what the start has built out of the garbage collector's hands: none of it becomes garbage.
+
+    A full collection of it takes 50 ms, in which no stream gets a word.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def run_daphne(application, sock: socket.socket) -> None:

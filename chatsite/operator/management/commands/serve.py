@@ -28,6 +28,7 @@ class Command(BaseCommand):
         from chatsite.asgi import application
 
         self._greet(site_address(sock), token)
+        servers.settle_memory()
         # uvicorn hands Ctrl+C on once it has closed everything.
         with suppress(KeyboardInterrupt):
             servers.SERVERS[settings.SERVER](application, sock)
