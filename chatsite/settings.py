@@ -31,6 +31,7 @@ RUN_MAX_TOKENS = env.amount("RUN_MAX_TOKENS")
 RUN_MAX_COST = env.amount("RUN_MAX_COST")
 RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
+EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 
 # Security
 
