@@ -14,6 +14,7 @@ DATA_DIR = env.data_dir("DATA_DIR", BASE_DIR / "var")
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.port("PORT", 8000)
 SERVER = env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
+DRAIN_SECONDS = env.seconds("DRAIN_SECONDS", 20)
 
 # Models and tools (read by chatsite.chat)
 
@@ -194,6 +195,11 @@ USE_TZ = True
 # Logs
 
 
+def _unforeseen(record):
+    """A door that says 503 said so itself (a restart, a database that is away), and whoever knows why logs it."""
+    return getattr(record, "status_code", None) != 503
+
+
 def _without_trace(record):
     """A wrong Host header is one line, to see what ALLOWED_HOSTS lacks: scanners send too many for more."""
     record.exc_info = None
@@ -207,11 +213,15 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "filters": {"without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace}},
+    "filters": {
+        "without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace},
+        "unforeseen": {"()": "django.utils.log.CallbackFilter", "callback": _unforeseen},
+    },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         # Theirs would print each error twice, or mail it.
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        "django.request": {"filters": ["unforeseen"]},
         "django.security.DisallowedHost": {"filters": ["without_trace"]},
         # At INFO these tell of every start, socket and request to a model, with its address.
         **{

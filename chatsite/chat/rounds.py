@@ -119,4 +119,4 @@ def _news_of(thread_pks: list[int]) -> dict[int, tuple[int, str, int]]:
 
 
 def _beat_for(run_pks: list[int]) -> None:
-    Run.objects.filter(pk__in=run_pks).update(heartbeat_at=timezone.now())
+    Run.objects.filter(pk__in=run_pks, owner=recovery.PROCESS).update(heartbeat_at=timezone.now())

@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
+from chatsite.chat import draining
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,8 @@ def healthz(request):
             cursor.execute("SELECT 1")
     except DatabaseError:
         return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
-    return HttpResponse("ok\n", content_type="text/plain")
+    # Still 200: a supervisor that kills what is not healthy must not kill what is about to end well.
+    return HttpResponse("draining\n" if draining.is_draining() else "ok\n", content_type="text/plain")
 
 
 def server_error(request):

@@ -17,6 +17,7 @@ WRONG = [
     ({"DEBUG": "maybe"}, "DEBUG is 'maybe'; write true or false."),
     ({"EXAMPLE_TOOLS": "2"}, "EXAMPLE_TOOLS is '2'; write true or false."),
     ({"RUN_MAX_TURNS": "0"}, "RUN_MAX_TURNS is '0'; write a number above 0."),
+    ({"DRAIN_SECONDS": "-1"}, "DRAIN_SECONDS is '-1'; write a number of seconds from 0 to 3600."),
     ({"RUN_MAX_COST": "cheap"}, "RUN_MAX_COST is 'cheap'; write a number above 0."),
     (
         {"MODEL_PRICES": "gpt-5=1.25"},
@@ -74,6 +75,7 @@ def read_all(folder):
     env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
     env.boolean("DEBUG", False)
     env.boolean("EXAMPLE_TOOLS", True)
+    env.seconds("DRAIN_SECONDS", 20)
     env.amount("RUN_MAX_TURNS", 5)
     env.amount("RUN_MAX_COST")
     env.prices("MODEL_PRICES")

@@ -1,7 +1,6 @@
 """`manage.py serve`: from nothing to a page that opens."""
 
 import socket
-from contextlib import suppress
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -29,9 +28,7 @@ class Command(BaseCommand):
 
         self._greet(site_address(sock), token)
         servers.settle_memory()
-        # uvicorn hands Ctrl+C on once it has closed everything.
-        with suppress(KeyboardInterrupt):
-            servers.SERVERS[settings.SERVER](application, sock)
+        servers.SERVERS[settings.SERVER](application, sock)
 
     def _prepare(self) -> str | None:
         with prepare.one_start_at_a_time():
