@@ -7,11 +7,11 @@ send no signals. The caller holds the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Field, Model
 
 Fields = tuple["Field[Any, Any]", ...]
@@ -36,17 +36,18 @@ def upsert(rows: Sequence[Model], *, unique: tuple[str, ...], update: tuple[str,
 def update(model: type[Model], values: Mapping[str, Any], where: str, given: Sequence[Any]) -> int:
     """Set the columns of the rows that `where` (SQL, with `given` for its places) holds of; how many these are."""
     statement, fields = _update(model, tuple(values), where)
-    prepared = [
-        field.get_db_prep_save(value, connection)
-        for field, value in zip(fields, values.values(), strict=True)
-    ]
     with connection.cursor() as cursor:
-        cursor.execute(statement, [*prepared, *given])
+        cursor.execute(statement, [*_prepared(fields, values.values()), *given])
         return int(cursor.rowcount)
 
 
 def _values(row: Model, fields: Fields) -> list[Any]:
-    return [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
+    return _prepared(fields, [getattr(row, field.attname) for field in fields])
+
+
+def _prepared(fields: Fields, values: Iterable[Any]) -> list[Any]:
+    here = connections[DEFAULT_DB_ALIAS]  # what stands behind `connection`, looked up once
+    return [field.get_db_prep_save(value, here) for field, value in zip(fields, values, strict=True)]
 
 
 @cache
