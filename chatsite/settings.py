@@ -147,7 +147,11 @@ CHANNEL_LAYERS = {
     "default": (
         {
             "BACKEND": "channels_redis.core.RedisChannelLayer",
-            "CONFIG": {"hosts": [REDIS_URL], "prefix": "threadloom"},
+            # The layer asks Redis to hold each read for 5 s, which is also when redis-py 8 gives a read up.
+            "CONFIG": {
+                "hosts": [{"address": REDIS_URL, "socket_timeout": 20}],
+                "prefix": "threadloom",
+            },
         }
         if REDIS_URL
         else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
