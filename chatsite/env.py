@@ -77,6 +77,18 @@ def whole(name: str, default: int) -> int:
     return int(raw)
 
 
+def seconds(name: str, default: float) -> float:
+    """0 or more of them."""
+    raw = text(name)
+    try:
+        value = float(raw) if raw else default
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:  # NaN is neither
+        raise ImproperlyConfigured(f"{name} is {raw!r}; write a number of seconds from 0 to 3600.")
+    return value
+
+
 def prices(name: str) -> dict[str, tuple[float, ...]]:
     """Model -> (input, output[, cached input]) a million tokens, from `model=1.25/10/0.125, other=3/15`."""
     table: dict[str, tuple[float, ...]] = {}

@@ -14,6 +14,7 @@ DATA_DIR = env.data_dir("DATA_DIR", BASE_DIR / "var")
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.port("PORT", 8000)
 SERVER = env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
+DRAIN_SECONDS = env.seconds("DRAIN_SECONDS", 20)
 
 # Models and tools (read by chatsite.chat)
 
@@ -31,6 +32,7 @@ RUN_MAX_TOKENS = env.amount("RUN_MAX_TOKENS")
 RUN_MAX_COST = env.amount("RUN_MAX_COST")
 RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
+EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 
 # Hooks of the gateway (read by chatsite.gateway.hooks)
 
@@ -158,7 +160,11 @@ CHANNEL_LAYERS = {
     "default": (
         {
             "BACKEND": "channels_redis.core.RedisChannelLayer",
-            "CONFIG": {"hosts": [REDIS_URL], "prefix": "threadloom"},
+            # The layer asks Redis to hold each read for 5 s, which is also when redis-py 8 gives a read up.
+            "CONFIG": {
+                "hosts": [{"address": REDIS_URL, "socket_timeout": 20}],
+                "prefix": "threadloom",
+            },
         }
         if REDIS_URL
         else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
@@ -206,6 +212,11 @@ USE_TZ = True
 # Logs
 
 
+def _unforeseen(record):
+    """A door that says 503 said so itself (a restart, a database that is away), and whoever knows why logs it."""
+    return getattr(record, "status_code", None) != 503
+
+
 def _without_trace(record):
     """A wrong Host header is one line, to see what ALLOWED_HOSTS lacks: scanners send too many for more."""
     record.exc_info = None
@@ -219,11 +230,15 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "filters": {"without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace}},
+    "filters": {
+        "without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace},
+        "unforeseen": {"()": "django.utils.log.CallbackFilter", "callback": _unforeseen},
+    },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         # Theirs would print each error twice, or mail it.
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        "django.request": {"filters": ["unforeseen"]},
         "django.security.DisallowedHost": {"filters": ["without_trace"]},
         # At INFO these tell of every start, socket and request to a model, with its address.
         **{

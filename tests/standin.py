@@ -79,6 +79,7 @@ class Say:
     usage: tuple[int, int] = (12, 7)
     pieces: int = 8
     delay: float = 0.0
+    gate: threading.Event | None = None  # the second half waits until it is set
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Raw:
     headers: Sequence[tuple[str, str]] = ()
     then: str = "end"
     delay: float = 0.0
+    gate: threading.Event | None = None
 
 
 Answer = Say | Broken | Raw
@@ -283,7 +285,9 @@ async def _write(raw: Raw, writer: asyncio.StreamWriter) -> None:
     if raw.then == "hang" and not raw.content_type:
         await asyncio.Event().wait()
     writer.write(_head(raw))
-    for piece in raw.writes:
+    for number, piece in enumerate(raw.writes):
+        if raw.gate is not None and number == len(raw.writes) // 2:
+            await asyncio.to_thread(raw.gate.wait, 60)
         writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         await writer.drain()
         # Also without a delay each write is one of its own for the client.
@@ -358,7 +362,7 @@ def render(say: Say, exchange: Exchange, delay: float) -> Raw:
         body = _openai_whole(say) if openai else _anthropic_whole(say)
         return Raw([_json(body).encode()], content_type="application/json")
     frames = _openai_frames(say) if openai else _anthropic_frames(say)
-    return Raw(frames, delay=say.delay or delay)
+    return Raw(frames, delay=say.delay or delay, gate=say.gate)
 
 
 def _openai_usage(say: Say) -> dict[str, Any]:

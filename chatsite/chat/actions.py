@@ -20,11 +20,18 @@ from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
 from agent.messages import Message, ToolResultPart
 from agent.wire.parts import dump_parts
-from chatsite.chat import models, questions, store
+from chatsite.chat import models, questions, statements, store
 from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
 from chatsite.chat.problems import Busy, Conflict, NothingToRetry, Unanswerable
 
 TITLE_LENGTH = 60
+
+# In SQL, as each new thread asks it and mostly finds nothing.
+FIRST_MESSAGE = """
+    SELECT message.id FROM chat_message message JOIN chat_thread thread ON thread.id = message.thread_id
+    WHERE message.client_id = %s AND message.parent_id IS NULL AND thread.owner_id = %s
+"""
+OF_THREAD = "AND thread.public_id = %s"
 
 Status = models.Interrupt.Status
 Given = dict[str, Any]
@@ -67,13 +74,11 @@ def open_thread(
     if connection.features.has_select_for_update:
         # Two processes may get the two halves of a double click; SQLite lets only one of them write anyway.
         get_user_model().objects.select_for_update().only("pk").get(pk=owner.pk)
-    known = models.Message.objects.select_related("thread", "run").filter(
-        thread__owner=owner, client_id=client_id, parent=None
-    )
-    first = known.filter(thread__public_id=public_id).first() if public_id else known.first()
+    first = _first_message(owner, public_id, client_id)
     if first is not None and first.run is not None:
         return Begun(first.thread, first.run, fresh=False)
-    thread = Thread.objects.create(owner=owner, public_id=public_id or new_public_id())
+    thread = Thread(owner=owner, public_id=public_id or new_public_id())
+    statements.insert(thread)
     # Nobody else can know this thread yet, so what `send_message` asks for need not be asked.
     run = _begin(thread, start)
     _append(thread, run, message, client_id)
@@ -267,22 +272,34 @@ def _check_free(thread: Thread, run_id: str | None) -> None:
         raise Conflict("This thread already has a run of that id. Start a new run with an id of its own.")
 
 
+def _first_message(owner: Any, public_id: str | None, client_id: str) -> models.Message | None:
+    """The message of that client id that a thread of the owner's (the named one, or any) began with."""
+    with connection.cursor() as cursor:
+        if public_id is None:
+            cursor.execute(FIRST_MESSAGE, [client_id, owner.pk])
+        else:
+            cursor.execute(FIRST_MESSAGE + OF_THREAD, [client_id, owner.pk, public_id])
+        found = cursor.fetchone()
+    return models.Message.objects.select_related("thread", "run").get(pk=found[0]) if found else None
+
+
 def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     """Put the message that the run answers at the thread's end."""
     row = store.row_of(
         message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
     )
-    row.save(force_insert=True)
+    statements.insert(row)
     thread.head = row
     thread.title = thread.title or title_from(message.text)
-    thread.save(update_fields=["head", "title", "model", "updated_at"])
+    changed = {name: getattr(thread, name) for name in ("head_id", "title", "model", "updated_at")}
+    statements.update(Thread, changed, "id = %s", [thread.pk])
 
 
 def _begin(thread: Thread, start: Start, *, parent: Run | None = None) -> Run:
     now = timezone.now()
     thread.model = start.model
     thread.updated_at = now
-    return Run.objects.create(
+    run = Run(
         thread=thread,
         public_id=start.run_id or new_run_id(),
         state=Run.State.RUNNING,
@@ -294,3 +311,5 @@ def _begin(thread: Thread, start: Start, *, parent: Run | None = None) -> Run:
         heartbeat_at=now,
         created_at=now,
     )
+    statements.insert(run)
+    return run

@@ -14,10 +14,10 @@ from contextlib import aclosing
 
 from django.db import DatabaseError
 
-from agent.events import Event, RunError, RunStarted, ToolCallResult
+from agent.events import Event, RunError, RunStarted, Terminal, ToolCallResult
 from agent.wire.agui import RunInput, encode_event_json, load_parts
 from agent.wire.sse import encode_sse
-from chatsite.chat import db, eventlog, news, runner, store
+from chatsite.chat import db, draining, eventlog, news, runner, store
 from chatsite.chat.api_values import DOOR, Asked, Reply
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Unanswerable
@@ -51,7 +51,7 @@ async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
     channel = eventlog.channel_of(thread.pk)
     stays = run.door != DOOR or run.given.get("onDisconnect") == CONTINUE
     brought = {part.tool_call_id for part in load_parts(run.given.get("clientResults", ()))}
-    finished = False
+    finished = over = False
     try:
         async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
             async for heard in batches:
@@ -66,9 +66,13 @@ async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
                     )
                     or None
                 )
+                over = bool(heard.events) and isinstance(heard.events[-1][1], Terminal)
+        if draining.is_leaving() and not over:
+            # These clients take a stream that merely ends for a run that went well: the server's end cuts it.
+            await asyncio.Event().wait()
         finished = True
     finally:
-        if not finished and not stays:
+        if not finished and not stays and not draining.is_leaving():
             task = asyncio.ensure_future(stop_if_alone(channel, thread, run))
             _leaving[task] = run.pk
             task.add_done_callback(_leaving.pop)

@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 def refusal(problem: Problem) -> Reply:
-    return json_reply(problem.status, error_body(problem.code, str(problem)))
+    return json_reply(problem.status, error_body(problem.code, str(problem)), problem.headers)
 
 
 def json_reply(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Reply:

@@ -27,7 +27,7 @@ from agent.approvals import Resolution
 from agent.messages import Message, TextPart, ToolResultPart
 from agent.text import storable
 from agent.wire.jsontext import plain
-from chatsite.chat import access, actions, db, eventlog, news, rounds, runner
+from chatsite.chat import access, actions, db, draining, eventlog, news, rounds, runner
 from chatsite.chat.actions import Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
@@ -266,10 +266,11 @@ _beginning: set[asyncio.Future[Done]] = set()
 
 
 async def _begin_and_start(user: Any, action: Any, taken: type[Problem], asked: dict[str, Any]) -> Done:
-    begun = await _asked(action, taken=taken, **asked)
-    ours = begun.run.state in Run.ACTIVE and begun.run.owner == PROCESS
-    if begun.fresh or (ours and not runner.is_here(begun.run.pk)):
-        runner.start(begun, user)
+    with draining.beginning():
+        begun = await _asked(action, taken=taken, **asked)
+        ours = begun.run.state in Run.ACTIVE and begun.run.owner == PROCESS
+        if begun.fresh or (ours and not runner.is_here(begun.run.pk)):
+            runner.start(begun, user)
     return Done(begun.thread, begun.run, begun.fresh)
 
 

@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "RUN_MAX_SECONDS": None,
     "MODEL_PRICES": {},
     "CHAT_MESSAGE_MAX_CHARS": 100_000,
+    "EVENTS_KEEP_DAYS": 30,
 }
 
 

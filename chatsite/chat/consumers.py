@@ -4,6 +4,7 @@
     receive   a command as JSON (`commands`), with an optional `id` that the answer repeats
     send      {"cursor", "event": <AG-UI event>}         each event, numbered
               {"type": "done"|"problem", "id"?, ...}     the answer to a command
+              {"type": "restart", "retryAfterMs"}        the server goes: come back then, with the last cursor
 
 A handler never waits for a run: following is a task of its own, so a Stop is heard at once.
 """
@@ -23,7 +24,7 @@ from pydantic import ValidationError
 
 from agent.wire.agui import encode_event_json
 from chatsite.accounts.keys import key_in
-from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat import commands, db, draining, eventlog, store
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
@@ -36,6 +37,7 @@ NOT_FOUND = 4404
 NOT_LOGGED_IN = 4401
 KEY_OUT_OF_SCOPE = 4403
 BROKE = 1011
+SERVICE_RESTART = 1012
 
 
 class ThreadConsumer(AsyncWebsocketConsumer):
@@ -78,7 +80,8 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         except KeyOutOfScope:  # it was taken from the key since
             await self.close(KEY_OUT_OF_SCOPE)
         except Problem as problem:
-            await self._answer(asked, type="problem", code=problem.code, message=str(problem))
+            more = {} if problem.retry_after is None else {"retryAfter": problem.retry_after}
+            await self._answer(asked, type="problem", code=problem.code, message=str(problem), **more)
         else:
             await self._answer(asked, type="done", runId=done.run.public_id if done.run else None)
 
@@ -113,6 +116,10 @@ class ThreadConsumer(AsyncWebsocketConsumer):
                     for number, event in heard.events:
                         cursor = json.dumps(str(Cursor(heard.run_id, number)))
                         await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
+            await self.send(
+                text_data=json.dumps({"type": "restart", "retryAfterMs": draining.back_after_ms()})
+            )
+            await self.close(SERVICE_RESTART, "service restart")
 
 
 def credential_of(scope: Any) -> Credential:

@@ -26,6 +26,7 @@ T = TypeVar("T")
 MOST_IN_ONE_COMMIT = 100
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="db-read")
+_aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="db-aside")
 
 
 async def read(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -42,9 +43,15 @@ async def write(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await asyncio.shield(_writer.submit(partial(job, *args, **kwargs)))
 
 
+async def aside(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """`job(*args, **kwargs)` in a thread that nobody else waits for. The job opens its own short transaction."""
+    work = partial(_with_live_connection, partial(job, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_aside, work)
+
+
 def close_connections() -> None:
     """Close what these threads hold open (a test database cannot be dropped before)."""
-    for executor, workers in ((_readers, 4), (_writer.executor, 1)):
+    for executor, workers in ((_readers, 4), (_writer.executor, 1), (_aside, 1)):
         barrier = threading.Barrier(workers)
 
         def close(barrier: threading.Barrier = barrier) -> None:

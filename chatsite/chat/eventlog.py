@@ -21,7 +21,7 @@ from functools import reduce
 from agent.events import Event, Terminal
 from agent.messages import Message, Transcript
 from agent.reducer import apply
-from chatsite.chat import db, store
+from chatsite.chat import db, draining, store
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
@@ -147,7 +147,7 @@ class Channel:
 
     async def changed(self, seen: int) -> bool:
         """Wait until the version is another than `seen`. False: nothing happened for `LOOK_UP` seconds."""
-        if self.version != seen:
+        if self.version != seen or draining.is_leaving():
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
@@ -195,6 +195,12 @@ def open_channels() -> list[Channel]:
     return list(_channels.values())
 
 
+def wake_all() -> None:
+    """Everybody looks up: this process is leaving, or whatever else concerns them all."""
+    for channel in open_channels():
+        channel.tell()
+
+
 # -- readers -------------------------------------------------------------------------------------------------
 
 
@@ -211,9 +217,12 @@ class Heard:
 
 
 async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0) -> AsyncIterator[Heard]:
-    """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over."""
+    """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over.
+
+    Like all readers it ends before that when this process leaves.
+    """
     with channel.reading():
-        while True:
+        while not draining.is_leaving():
             seen = channel.version
             live = channel.live
             if live is not None and live.run_pk == run_pk:
@@ -227,6 +236,8 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))
+                if isinstance(found[-1][1], Terminal):
+                    return
             elif over and after > await db.read(store.last_number, run_pk):
                 after = 0  # a place that this log never had: tell it from the start
             elif over:
@@ -246,7 +257,7 @@ async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[H
         number = (
             after.number if after is not None and run is not None and run.public_id == after.run_id else 0
         )
-        while True:
+        while not draining.is_leaving():
             if run is not None:
                 async with aclosing(follow_run(channel, run.pk, run.public_id, number)) as batches:
                     async for heard in batches:
@@ -264,7 +275,7 @@ async def follow_states(thread: Thread) -> AsyncIterator[ThreadState | None]:
     """The thread's state now and each time it changed since the reader last looked. None: nothing came."""
     channel = channel_of(thread.pk)
     with channel.reading():
-        while True:
+        while not draining.is_leaving():
             seen = channel.version
             yield await state_now(channel, thread)
             while not await channel.changed(seen):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
@@ -32,7 +33,7 @@ from agent.messages import Message
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
-from chatsite.chat import models, questions, store
+from chatsite.chat import models, questions, statements, store
 from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
@@ -42,12 +43,9 @@ class RunTaken(Exception):
     """The run has its end already, or another owner."""
 
 
-# In SQL: these are most of all rows, and the ORM takes several times as long to say it as SQLite to do it.
+# In SQL: these are most of all rows.
 INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
-STILL_OURS = """
-    UPDATE chat_run SET turns = %s
-    WHERE id = %s AND state IN (%s, %s) AND (owner = %s OR %s IS NULL)
-"""
+STILL_OURS = "id = %s AND state IN (%s, %s) AND (owner = %s OR %s IS NULL)"
 EventRow = tuple[int, int, int, str, str]
 
 
@@ -128,10 +126,10 @@ def keep(batch: Batch) -> int | None:
     Raises RunTaken when the run is not this writer's any more: it was away for so long that another process has
     closed the run, and the thread may have gone on.
     """
+    ours = [batch.run_pk, *Run.ACTIVE, batch.owner, batch.owner]
+    if not statements.update(Run, {"turns": batch.turns} | _end_of(batch.terminal), STILL_OURS, ours):
+        raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
-        cursor.execute(STILL_OURS, [batch.turns, batch.run_pk, *Run.ACTIVE, batch.owner, batch.owner])
-        if not cursor.rowcount:
-            raise RunTaken(batch.run_pk)
         cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
     head = _append_messages(batch) if batch.messages else batch.head
     for message, before in batch.inserted:
@@ -141,7 +139,7 @@ def keep(batch: Batch) -> int | None:
     if batch.calls:
         _write_calls(batch)
     if batch.terminal is not None:
-        _end_run(batch, batch.terminal)
+        _close(batch, batch.terminal)
     return head
 
 
@@ -153,9 +151,9 @@ def _append_messages(batch: Batch) -> int | None:
         )
         if batch.terminal is not None and message is batch.last_said:
             row.metadata["stopReason"] = ending_of(batch.terminal).stop_reason
-        row.save(force_insert=True)
+        statements.insert(row)
         head = row.pk
-    Thread.objects.filter(pk=batch.thread_pk).update(head_id=head, updated_at=batch.at)
+    statements.update(Thread, {"head": head, "updated_at": batch.at}, "id = %s", [batch.thread_pk])
     return head
 
 
@@ -176,12 +174,12 @@ def _insert_message(batch: Batch, message: Message, before: str) -> None:
         parent_id=follower.parent_id,
         created_at=batch.at,
     )
-    row.save(force_insert=True)
+    statements.insert(row)
     models.Message.objects.filter(pk=follower.pk).update(parent=row)
 
 
 def _write_calls(batch: Batch) -> None:
-    ToolCall.objects.bulk_create(
+    statements.upsert(
         [
             ToolCall(
                 run_id=change.run_pk or batch.run_pk,
@@ -199,9 +197,8 @@ def _write_calls(batch: Batch) -> None:
             )
             for change in batch.calls
         ],
-        update_conflicts=True,
-        unique_fields=["run", "call_id"],
-        update_fields=[
+        unique=("run", "call_id"),
+        update=(
             "state",
             "arguments",
             "edited_arguments",
@@ -210,22 +207,28 @@ def _write_calls(batch: Batch) -> None:
             "claimed_at",
             "finished_at",
             "duration_ms",
-        ],
+        ),
     )
 
 
-def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
+def _end_of(event: RunFinished | RunError | None) -> dict[str, Any]:
+    """What the end of a run sets in its row."""
+    if event is None:
+        return {}
     ending = ending_of(event)
-    Run.objects.filter(pk=batch.run_pk).update(
-        state=ending.state,
-        stop_reason=ending.stop_reason[:100],
-        finish_reason=ending.finish_reason,
-        error=ending.error,
-        error_code=ending.error_code[:100],
-        usage=encode_event(event).get("usage", []),
-        turns=batch.turns,
-        finished_at=store.told_at(event),
-    )
+    return {
+        "state": ending.state,
+        "stop_reason": ending.stop_reason[:100],
+        "finish_reason": ending.finish_reason,
+        "error": ending.error,
+        "error_code": ending.error_code[:100],
+        "usage": encode_event(event).get("usage", []),
+        "finished_at": store.told_at(event),
+    }
+
+
+def _close(batch: Batch, event: RunFinished | RunError) -> None:
+    """What the end of a run means beside its row: the questions it asks, the reason on its last message."""
     if isinstance(event, RunFinished) and isinstance(event.outcome, Interrupted):
         models.Interrupt.objects.bulk_create(
             questions.row_of(interrupt, run_id=batch.run_pk, thread_id=batch.thread_pk, created_at=batch.at)
@@ -235,7 +238,7 @@ def _end_run(batch: Batch, event: RunFinished | RunError) -> None:
         return  # its row has the reason already
     newest = models.Message.objects.filter(run_id=batch.run_pk, role="assistant").order_by("-pk").first()
     if newest is not None:
-        newest.metadata = {**newest.metadata, "stopReason": ending.stop_reason}
+        newest.metadata = {**newest.metadata, "stopReason": ending_of(event).stop_reason}
         newest.save(update_fields=["metadata"])
 
 

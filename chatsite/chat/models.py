@@ -1,4 +1,4 @@
-"""The rows. Only `actions`, `keeping`, `rounds` and `recovery` write them.
+"""The rows. Only `actions`, `keeping`, `rounds`, `recovery` and `upkeep` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
@@ -61,6 +61,11 @@ class Run(models.Model):
 
     ACTIVE = (State.QUEUED, State.RUNNING)
 
+    class Log(models.TextChoices):
+        WHOLE = "whole"
+        FOLDED = "folded"
+        PRUNED = "pruned"
+
     public_id = models.CharField(max_length=200, default=new_run_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
     parent = models.ForeignKey(
@@ -84,8 +89,15 @@ class Run(models.Model):
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    log = models.CharField(
+        max_length=10,
+        choices=Log.choices,
+        default=Log.WHOLE,
+        help_text="What `upkeep` has done to its events.",
+    )
 
     class Meta:
+        indexes = (models.Index(fields=["log", "finished_at"], name="chat_run_log_due"),)
         constraints = (
             models.UniqueConstraint(fields=["thread", "public_id"], name="chat_run_id_in_thread"),
             models.UniqueConstraint(
@@ -141,7 +153,8 @@ class RunEvent(models.Model):
     """One event of a run's log, or an unbroken row of deltas of one entity.
 
     `data` is the event's AG-UI JSON. For a row of deltas (`first` < `number`) its `delta` is a list of
-    `number - first + 1` strings, so that a reader who has seen half of them gets the other half.
+    `number - first + 1` strings, so that a reader who has seen half of them gets the other half. A terminal event
+    with `first` < `number` stands for its whole log, which was pruned: what was said is in the message rows.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")

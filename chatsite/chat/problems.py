@@ -12,9 +12,16 @@ class Problem(Exception):
     status = HTTPStatus.BAD_REQUEST
     code = "invalid_request"
     words = "That cannot be done."
+    retry_after: int | None = None
+    """Seconds after which the same may work, when that is known."""
 
     def __init__(self, words: str | None = None) -> None:
         super().__init__(words or self.words)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What an answer over HTTP says besides."""
+        return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
 class Invalid(Problem):
@@ -73,3 +80,11 @@ class NotStored(Problem):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "database_unavailable"
     words = "The server cannot reach its database just now. Your message is not sent; try again in a moment."
+    retry_after = 2
+
+
+class Restarting(Problem):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "restarting"
+    words = "The server is restarting. Nothing was sent; try again in a few seconds."
+    retry_after = 5

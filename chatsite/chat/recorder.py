@@ -55,8 +55,9 @@ KEEP_WITHIN = 0.2
 # A call is kept soon even when its turn goes on for long; this leaves time to keep its claim with it.
 KEEP_CALL_WITHIN = 0.03
 
-RETRY_AFTER = (0.1, 0.5, 1.0, 3.0)
-"""Seconds between tries when the database cannot be written; then the run gives up."""
+RETRY_AFTER = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
+"""Seconds between tries when the database cannot be written; then the run gives up. Enough for one that is started
+anew, and less than the silence after which others take the run for lost."""
 
 State = ToolCall.State
 STATE_OF_ERROR: Mapping[str | None, str] = {

@@ -83,6 +83,13 @@ def close_lost_runs() -> int:
     return sum(_close_lost_run(pk) for pk in lost)
 
 
+def give_up(run_pks: list[int]) -> None:
+    """This process goes and leaves these runs to the next one: without a heartbeat they are lost at once."""
+    Run.objects.filter(pk__in=run_pks, owner=PROCESS, state__in=Run.ACTIVE).update(
+        owner="", heartbeat_at=None
+    )
+
+
 def _close_lost_run(run_pk: int) -> bool:
     """One run that cannot be read (a newer version wrote it) keeps no other from its end."""
     try:

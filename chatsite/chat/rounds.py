@@ -2,6 +2,7 @@
 
     every second     stop runs whose stop came in by another process; wake readers here of runs elsewhere
     every 10 s       beat for the runs of this process; close the runs whose process is gone
+    every minute     fold and prune the logs of runs that have ended (`upkeep`)
 
 There is no lifespan under daphne, so the first request, socket or run starts it (`begin`).
 """
@@ -17,7 +18,7 @@ import weakref
 from django.db.models import Max
 from django.utils import timezone
 
-from chatsite.chat import db, eventlog, news, recovery, runner
+from chatsite.chat import db, eventlog, news, recovery, runner, upkeep
 from chatsite.chat.models import Run, RunEvent
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ def begin() -> None:
         _tasks[loop] = [
             loop.create_task(_rounds(), name="rounds", context=contextvars.Context()),
             loop.create_task(_listen(), name="news", context=contextvars.Context()),
+            loop.create_task(upkeep.keep_house(), name="upkeep", context=contextvars.Context()),
         ]
 
 
@@ -117,4 +119,4 @@ def _news_of(thread_pks: list[int]) -> dict[int, tuple[int, str, int]]:
 
 
 def _beat_for(run_pks: list[int]) -> None:
-    Run.objects.filter(pk__in=run_pks).update(heartbeat_at=timezone.now())
+    Run.objects.filter(pk__in=run_pks, owner=recovery.PROCESS).update(heartbeat_at=timezone.now())

@@ -7,7 +7,7 @@ fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -18,6 +18,8 @@ from django.db.models import Max
 
 from agent.events import (
     Event,
+    MessagesSnapshot,
+    RunStarted,
     Terminal,
 )
 from agent.messages import Message, Transcript, Usage
@@ -123,9 +125,12 @@ def transcript_of(state: ThreadState) -> Transcript:
 
 def active_branch(thread: Thread) -> list[models.Message]:
     """The path from the root to the thread's head."""
-    rows = {row.pk: row for row in thread.messages.all()}
+    return _path({row.pk: row for row in thread.messages.all()}, thread.head_id)
+
+
+def _path(rows: Mapping[int, models.Message], to: int | None) -> list[models.Message]:
     path: list[models.Message] = []
-    here = rows.get(thread.head_id)
+    here = rows.get(to)
     while here is not None:
         path.append(here)
         here = rows.get(here.parent_id)
@@ -233,9 +238,37 @@ def _replay(
 def _unpack(row: RunEvent) -> Iterator[tuple[int, Event]]:
     if row.first == row.number:
         yield row.number, decode_event(row.data)
-        return
-    for offset, delta in enumerate(row.data["delta"]):
-        yield row.first + offset, decode_event({**row.data, "delta": delta})
+    elif "delta" in row.data:
+        for offset, delta in enumerate(row.data["delta"]):
+            yield row.first + offset, decode_event({**row.data, "delta": delta})
+    else:
+        yield from _rebuilt(row)
+
+
+def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:
+    """What stands for a pruned log. A reader from any place in it has all it needs once it has the snapshot."""
+    run = Run.objects.select_related("thread", "parent").get(pk=end.run_id)
+    yield (
+        1,
+        RunStarted(
+            thread_id=run.thread.public_id,
+            run_id=run.public_id,
+            parent_run_id=run.parent.public_id if run.parent else None,
+            timestamp=round(run.created_at.timestamp() * 1000),
+        ),
+    )
+    messages = tuple(map(message_of, _branch_of(run)))
+    if messages:
+        yield end.number - 1, MessagesSnapshot(messages=messages)
+    yield end.number, decode_event(end.data)
+
+
+def _branch_of(run: Run) -> list[models.Message]:
+    """The path from the root to the run's last message; empty when a retry took over all that it had."""
+    rows = {row.pk: row for row in run.thread.messages.all()}
+    own = [row for row in rows.values() if row.run_id == run.pk]
+    followed = {row.parent_id for row in own}
+    return _path(rows, max((row.pk for row in own if row.pk not in followed), default=None))
 
 
 def _usage_of(entry: dict[str, Any]) -> Usage:

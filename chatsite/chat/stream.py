@@ -4,6 +4,7 @@
     format=html     `id: <cursor>` + the fragments that bring the page to the thread's newest state
 
 A reader that is behind gets the newest state (html) or a longer batch (json): nothing is queued for it here.
+A server that goes ends the stream, and says in `retry` when to come back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from django.db import DatabaseError
 
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
-from chatsite.chat import access, db, eventlog
+from chatsite.chat import access, db, draining, eventlog
 from chatsite.chat.access import Credential
 from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_full
@@ -95,6 +96,7 @@ async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
                 )
                 or None
             )
+    yield b"retry: %d\n\n" % draining.back_after_ms()
 
 
 async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
@@ -115,6 +117,8 @@ async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[byt
             if pause > 0 and state.active_run is not None:
                 await asyncio.sleep(pause)
             told_at = time.monotonic()
+    # As an event: htmx looks at `retry` only where there is one.
+    yield b"event: restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
 
 
 def _fragments(writer: FragmentWriter | None, state: ThreadState) -> tuple[str, FragmentWriter]:

@@ -213,10 +213,13 @@ async def _refused(request: HttpRequest, row: Thread | None, problem: Problem) -
     said = PROBLEM_WORDS.get(problem.code, str(problem))
     if _by_htmx(request):
         words = format_html('<p class="notice error" role="alert">{}</p>', said)
-        return HttpResponse(words, status=problem.status)
+        return HttpResponse(words, status=problem.status, headers=problem.headers)
     draft = request.POST.get("text", "")
     typed = dict(request.POST.lists())
-    return await _page(request, row, notice=said, draft=draft, typed=typed, status=problem.status)
+    page = await _page(request, row, notice=said, draft=draft, typed=typed, status=problem.status)
+    for name, value in problem.headers.items():
+        page.headers[name] = value
+    return page
 
 
 async def _not_found(request: HttpRequest) -> HttpResponse:

@@ -1,14 +1,17 @@
 import logging
+import sys
 
 from django.contrib.auth import login
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
+from chatsite.chat import draining
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 
 logger = logging.getLogger(__name__)
@@ -44,12 +47,18 @@ def healthz(request):
             cursor.execute("SELECT 1")
     except DatabaseError:
         return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
-    return HttpResponse("ok\n", content_type="text/plain")
+    # Still 200: a supervisor that kills what is not healthy must not kill what is about to end well.
+    return HttpResponse("draining\n" if draining.is_draining() else "ok\n", content_type="text/plain")
 
 
 def server_error(request):
-    """500.html, or a plain line when that page is itself what fails (a static file is missing, say)."""
+    """500.html, or a plain line when that page is itself what fails (a static file is missing, say).
+
+    A database that is away is no fault of the page: 503.html, and when to come again.
+    """
     try:
+        if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
+            return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
         return defaults.server_error(request)
     except Exception:  # whatever it was, it must not take the answer with it
         logger.exception("The page for errors failed")

@@ -85,7 +85,7 @@ def events_in(response: httpx.Response) -> Iterator[Event]:
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: "))
         else:
-            assert not line or line.startswith((":", "id: ")), line
+            assert not line or line.startswith((":", "id: ", "retry: ")), line
 
 
 def text_of(events: list[Event]) -> str:

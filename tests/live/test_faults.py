@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -87,25 +86,6 @@ def test_a_server_killed_between_a_call_and_its_result_knows_it_knows_nothing(tm
         assert "get_weather" in text
         assert "cloudy" in text, "a result that was told is a result that is kept"
         assert text_of(api.run("And now?", thread, model="of-openai")) == "You said: And now?"
-
-
-@pytest.mark.parametrize("kind", SERVERS)
-def test_a_server_that_is_told_to_go_goes_at_once(kind: str, tmp_path, standin: StandIn):
-    standin.play(LONG)
-    thread = new_id()
-    with chatting(tmp_path, standin, kind) as (server, api), ExitStack() as stack:
-        client = stack.enter_context(server.client(api.person))
-        events = stack.enter_context(api.stream("Hello", thread, model="of-openai", onDisconnect="continue"))
-        hear(events, 200)
-        stack.enter_context(client.stream("GET", f"/threads/{thread}/events"))
-        began = time.monotonic()
-        assert server.stop() in (0, -15)
-        assert time.monotonic() - began < 10
-        assert standin.exchanges[-1].closed.wait(5)
-        server.start()
-        read = api.settled(thread, 5)
-        assert said_by(read, "assistant")[0].startswith("One word after the other.")
-        assert "The server stopped while this was being answered." in api.page(thread)
 
 
 def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: StandIn):

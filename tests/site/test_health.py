@@ -1,8 +1,9 @@
 """What a supervisor asks, and what a broken page answers."""
 
 import pytest
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import OperationalError, connection
-from django.test import RequestFactory
+from django.test import AsyncClient, RequestFactory
 from django.test.utils import override_settings
 
 from chatsite.operator.views import server_error
@@ -40,3 +41,17 @@ def test_an_error_page_that_fails_is_a_plain_line():
     with override_settings(TEMPLATES=[broken]):
         answer = server_error(RequestFactory().get("/"))
     assert (answer.status_code, answer.text) == (500, "Something went wrong on the server.\n")
+
+
+@pytest.mark.django_db
+async def test_a_page_that_cannot_reach_the_database_says_so_and_when_to_come_again(monkeypatch):
+    def gone(*_):
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(SessionStore, "load", gone)
+    client = AsyncClient(raise_request_exception=False)
+    client.cookies["threadloom_session"] = "some-session"
+    answer = await client.get("/")
+    assert answer.status_code == 503
+    assert answer["Retry-After"] == "5"
+    assert "try again in a moment" in answer.content.decode()

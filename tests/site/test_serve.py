@@ -1,13 +1,17 @@
 """`manage.py serve` as a person starts it: a real process, both servers."""
 
 import asyncio
+import gc
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 import websockets
+from django.core.management import call_command
 
+from chatsite.operator import servers
+from chatsite.operator.management.commands.serve import Command
 from tests.site.processes import manage, served, wait_until
 
 SERVERS = ["daphne", "uvicorn"]
@@ -90,6 +94,24 @@ async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, 
 def test_none_of_this_left_a_trace_in_the_log(site):
     assert "Traceback" not in site.output
     assert "Invalid HTTP_HOST header: 'evil.example'" in site.output  # but a line, to see what to allow
+
+
+def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, settings):
+    seen = []
+
+    def look(application, sock):
+        seen.extend([gc.get_freeze_count(), len(gc.get_objects())])
+        sock.close()
+
+    settings.PORT = 0
+    monkeypatch.setattr(Command, "_prepare", lambda self: None)
+    monkeypatch.setitem(servers.SERVERS, settings.SERVER, look)
+    try:
+        call_command("serve")
+    finally:
+        gc.unfreeze()
+    frozen, left = seen
+    assert frozen > 20 * left
 
 
 @pytest.mark.parametrize("server", SERVERS)

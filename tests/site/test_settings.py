@@ -17,6 +17,7 @@ WRONG = [
     ({"DEBUG": "maybe"}, "DEBUG is 'maybe'; write true or false."),
     ({"EXAMPLE_TOOLS": "2"}, "EXAMPLE_TOOLS is '2'; write true or false."),
     ({"RUN_MAX_TURNS": "0"}, "RUN_MAX_TURNS is '0'; write a number above 0."),
+    ({"DRAIN_SECONDS": "-1"}, "DRAIN_SECONDS is '-1'; write a number of seconds from 0 to 3600."),
     ({"RUN_MAX_COST": "cheap"}, "RUN_MAX_COST is 'cheap'; write a number above 0."),
     ({"COMPRESSION_KEEP": "2.5"}, "COMPRESSION_KEEP is '2.5'; write a whole number above 0."),
     (
@@ -75,6 +76,7 @@ def read_all(folder):
     env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
     env.boolean("DEBUG", False)
     env.boolean("EXAMPLE_TOOLS", True)
+    env.seconds("DRAIN_SECONDS", 20)
     env.amount("RUN_MAX_TURNS", 5)
     env.amount("RUN_MAX_COST")
     env.whole("COMPRESSION_KEEP", 8)

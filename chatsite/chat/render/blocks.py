@@ -14,6 +14,7 @@ A block ends only where CommonMark surely begins a new top-level block:
 Only whole lines are looked at, so a cut never depends on half a line. The tail is rendered as it is so far:
 
     an open fence     escaped, not coloured: more text only adds to its end
+    an open formula   as it is, until its end is there
     short             as markdown, with half-written marks held back or closed (`calm`)
     long              as markdown up to a line on a coarse grid, the rest as it is; so the work stays linear
 """
@@ -174,6 +175,15 @@ def _fence_html(tail: str, mark: str) -> str:
     return figure(escape(body), language_of(opening[2] if opening else ""))
 
 
+_FORMULA = re.compile(r"\s*(?:(\$\$)|\\\[)")
+
+
+def _in_open_formula(tail: str) -> bool:
+    """It begins with a formula that stands by itself and whose end has not come."""
+    opening = _FORMULA.match(tail)
+    return opening is not None and tail.find("$$" if opening[1] else "\\]", opening.end()) < 0
+
+
 def _grid(length: int) -> int:
     """How much of a long tail is rendered as markdown: whole steps of about an eighth of it."""
     step = 1 << (length.bit_length() - 4)
@@ -213,6 +223,8 @@ class Blocks:
             return [block_html(tail)]
         if fence := self._cutter.open_fence:
             return [_fence_html(tail, fence.mark)]
+        if _in_open_formula(tail):
+            return [raw_html(tail)]
         if len(tail) <= LONG_TAIL:
             return [fresh_html(calm(tail))]
         border = tail.rfind("\n", 0, _grid(len(tail))) + 1

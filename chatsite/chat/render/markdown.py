@@ -23,6 +23,10 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from chatsite.chat.render import mathematics
+from chatsite.chat.render.escaping import escape
+from chatsite.chat.render.footnotes import footnotes
+
 MAX_HIGHLIGHT = 16_000
 """Characters of one code block that are coloured; a longer one is shown plain."""
 
@@ -30,14 +34,6 @@ MAX_KEPT = 4_000
 """Characters of what is kept rendered: a cache counts its entries, and this bounds what all of them take."""
 MAX_MARKDOWN = 30_000
 """Characters of one block that are parsed; a longer one is shown as it is."""
-
-_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": None, "\0": "\ufffd"})
-
-
-def escape(text: str) -> str:
-    """Text as HTML text. Apostrophes stay, since attribute values here are always in double quotes."""
-    return text.translate(_ESCAPES)
-
 
 # -- code ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +187,8 @@ def _parser() -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     # A definition far below would change blocks that are shown already; as text it at least stays readable.
     parser.disable("reference")
+    mathematics.mathematics(parser)
+    footnotes(parser)
     parser.core.ruler.push("tasks", _mark_tasks)
     parser.core.ruler.push("bare_urls", _link_bare_urls)
     return parser
@@ -212,13 +210,19 @@ _ATTRIBUTES: dict[str, set[str]] = {
     "p": {"class"},
     "pre": {"tabindex"},
     "span": {"class"},
+    "sup": {"class"},
     "td": {"class"},
     "th": {"class"},
+    **mathematics.ATTRIBUTES,
 }
-_TAGS = set(_ATTRIBUTES) | {
-    *("blockquote", "br", "del", "em", "figcaption", "h1", "h2", "h3", "h4", "h5", "h6", "hr"),
-    *("s", "strong", "table", "tbody", "thead", "tr", "ul"),
-}
+_TAGS = (
+    set(_ATTRIBUTES)
+    | mathematics.TAGS
+    | {
+        *("blockquote", "br", "del", "em", "figcaption", "h1", "h2", "h3", "h4", "h5", "h6", "hr"),
+        *("s", "strong", "table", "tbody", "thead", "tr", "ul"),
+    }
+)
 
 
 def _no_angles(tag: str, attribute: str, value: str) -> str:

@@ -71,9 +71,27 @@ TAGS = {
         "textarea",
         "time",
     ),
+    # of a footnote, and of a formula
+    *(
+        "sup",
+        "math",
+        "mi",
+        "mn",
+        "mo",
+        "mrow",
+        "msup",
+        "msub",
+        "msubsup",
+        "mstyle",
+        "mtext",
+        "mfrac",
+        "mover",
+    ),
+    *("mtable", "mtr", "mtd", "munder", "munderover", "mspace", "mpadded"),
 }
 OURS = {"hx-up", "hx-set", "hx-add", "hx-partial", "title"}
 ATTRIBUTES = {
+    *("accent", "display", "fence", "form", "mathvariant", "movablelimits", "stretchy", "width"),
     *("alt", "aria-hidden", "aria-label", "checked", "class", "data-v", "disabled", "form", "hidden", "href"),
     *("hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
     *(

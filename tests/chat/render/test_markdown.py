@@ -78,6 +78,19 @@ def test_a_task_list_has_boxes_that_cannot_be_ticked():
     assert "[y] neither" in html
 
 
+def test_a_footnote_shows_the_label_that_was_given():
+    html = fresh_html("A fact[^a] and more[^2].\n\n[^a]: Where *it*\ncomes from\n[^2]: Elsewhere\n- a list")
+    assert '<sup class="footnote">a</sup>' in html
+    assert '<p class="footnote"><sup>a</sup> Where <em>it</em>\ncomes from</p>' in html
+    assert '<p class="footnote"><sup>2</sup> Elsewhere</p>' in html
+    assert "<ul>" in html
+
+
+@pytest.mark.parametrize("text", ["[^ a]", "[^]", "`[^1]`", "\\[^1]", "[^a[b]]"])
+def test_what_is_no_footnote_stays_as_it_is(text):
+    assert "<sup" not in fresh_html(text)
+
+
 def test_a_table_aligns_by_class_since_styles_are_refused():
     html = fresh_html("|a|b|\n|-|-:|\n|1|2|")
     assert '<td class="right">2</td>' in html
@@ -106,7 +119,10 @@ def test_a_language_is_one_harmless_word(info):
 
 @pytest.mark.parametrize(
     "piece",
-    ["[", ">", "*a ", "`", "- ", "|a", "![](", "<", "**", "a\n", "[a](", "&", "_a_", "https://", "1. "],
+    [
+        *("[", ">", "*a ", "`", "- ", "|a", "![](", "<", "**", "a\n", "[a](", "&", "_a_", "https://", "1. "),
+        *("\\(", "\\[x\n", "$a ", "$$\n", "$x$ ", "[^", "[^1]: x\n", "\\[\na\n"),
+    ],
 )
 def test_nonsense_does_not_take_the_server_with_it(piece):
     began = time.process_time()

@@ -1,7 +1,6 @@
 """`manage.py serve`: from nothing to a page that opens."""
 
 import socket
-from contextlib import suppress
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -28,9 +27,8 @@ class Command(BaseCommand):
         from chatsite.asgi import application
 
         self._greet(site_address(sock), token)
-        # uvicorn hands Ctrl+C on once it has closed everything.
-        with suppress(KeyboardInterrupt):
-            servers.SERVERS[settings.SERVER](application, sock)
+        servers.settle_memory()
+        servers.SERVERS[settings.SERVER](application, sock)
 
     def _prepare(self) -> str | None:
         with prepare.one_start_at_a_time():

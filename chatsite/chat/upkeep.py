@@ -1,0 +1,154 @@
+"""What becomes of a run's log when the run has ended. Nobody waits for it, and it can stop anywhere.
+
+    whole     as the token path kept it: a row for each batch of a text
+    folded    an unbroken line of deltas of one entity is one row, whichever batches it came in
+    pruned    `EVENTS_KEEP_DAYS` after the end: its terminal event alone, which stands for all of it
+
+Rule 1: event numbers keep their meaning, so a cursor into any of the three is good. A folded line holds its deltas
+one by one; of a pruned log a reader gets RUN_STARTED, the messages up to the run's last one as MESSAGES_SNAPSHOT, and
+the end (`store.events_after`). A snapshot replaces what a reader has, so half a log and the snapshot behind it are
+no word too much.
+Rule 2: only the log of a run that has ended is touched, and that grows no more.
+Rule 3: one step is one short transaction on one run, whose row it holds: several processes share the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from chatsite.chat import db
+from chatsite.chat.conf import setting
+from chatsite.chat.models import Run, RunEvent
+
+log = logging.getLogger(__name__)
+
+EVERY = 60.0
+"""Seconds between two looks for work."""
+
+SHARE = 0.1
+"""Of the time, at most, that the steps of one process take."""
+
+ROWS_A_STEP = 500
+LONGEST_KEEP = 36_500
+"""Days. What is beyond that is for ever, and more than a date can tell."""
+
+DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}
+ENDS = {"RUN_FINISHED", "RUN_ERROR"}
+
+
+async def keep_house() -> None:
+    """Step by step whenever there is work, for as long as the process lives."""
+    while True:
+        await asyncio.sleep(EVERY)
+        try:
+            await _work_off()
+        except Exception:
+            # As with the rounds: whatever one run or a database that is away has, the next look tries again.
+            log.warning("upkeep failed; it is tried again in %s s", EVERY, exc_info=True)
+
+
+async def _work_off() -> None:
+    worked = True
+    while worked:
+        began = time.monotonic()
+        worked = await db.aside(step)
+        await asyncio.sleep((time.monotonic() - began) / SHARE)
+
+
+def step() -> bool:
+    """Fold a piece of one log, or prune one. False when there is nothing to do."""
+    with transaction.atomic():
+        run = _first_free(_ended().filter(log=Run.Log.WHOLE))
+        if run is not None:
+            _fold(run)
+            return True
+        run = _first_free(_ended().filter(log=Run.Log.FOLDED, finished_at__lt=_keep_since()))
+        if run is not None:
+            _prune(run)
+            return True
+    return False
+
+
+def _ended() -> QuerySet[Run]:
+    return Run.objects.filter(finished_at__isnull=False).exclude(state__in=Run.ACTIVE)
+
+
+def _first_free(runs: QuerySet[Run]) -> Run | None:
+    """The oldest that no other process has in its hands."""
+    skip = connection.features.has_select_for_update_skip_locked
+    return runs.select_for_update(skip_locked=skip).only("pk", "log").order_by("finished_at").first()
+
+
+def _keep_since() -> Any:
+    return timezone.now() - timedelta(days=min(setting("EVENTS_KEEP_DAYS"), LONGEST_KEEP))
+
+
+# -- folding -------------------------------------------------------------------------------------------------
+
+
+def _fold(run: Run) -> None:
+    """Fold the first rows that can be folded; the next step goes on behind them."""
+    place = 0
+    while True:
+        rows = list(RunEvent.objects.filter(run=run, number__gt=place).order_by("number")[:ROWS_A_STEP])
+        lines = [line for line in lines_of(rows) if len(line) > 1]
+        if lines:
+            for line in lines:
+                _make_one(line)
+            return
+        if len(rows) < ROWS_A_STEP:
+            run.log = Run.Log.FOLDED
+            run.save(update_fields=["log"])
+            return
+        place = rows[-2].number  # the last one may begin a line that goes on
+
+
+def lines_of(rows: Sequence[RunEvent]) -> list[list[RunEvent]]:
+    """The rows, in order, with those together that grow the same entity and follow each other."""
+    return [list(line) for _, line in groupby(rows, key=_grows)]
+
+
+def _grows(row: RunEvent) -> object:
+    """What the row's deltas grow; for a row that stands alone, a key that no other has."""
+    if row.type not in DELTAS or "metadata" in row.data:
+        return row.number
+    return sorted((key, value) for key, value in row.data.items() if key != "delta")
+
+
+def _make_one(line: list[RunEvent]) -> None:
+    """The line as its last row, which has the right number already."""
+    last = line[-1]
+    last.first = line[0].first
+    last.data = {**last.data, "delta": [delta for row in line for delta in _deltas(row)]}
+    RunEvent.objects.filter(pk__in=[row.pk for row in line[:-1]]).delete()
+    last.save(update_fields=["first", "data"])
+
+
+def _deltas(row: RunEvent) -> list[str]:
+    delta = row.data["delta"]
+    return delta if isinstance(delta, list) else [delta]
+
+
+# -- pruning -------------------------------------------------------------------------------------------------
+
+
+def _prune(run: Run) -> None:
+    """Leave the end alone. A log without one (it could not be read when its run was closed) stays as it is."""
+    end = RunEvent.objects.filter(run=run).order_by("-number").first()
+    # Of a log of two, a start and an end, nothing would be gained; and the snapshot needs a number between them.
+    if end is not None and end.type in ENDS and end.number > 2:
+        RunEvent.objects.filter(run=run, number__lt=end.number).delete()
+        end.first = 1
+        end.save(update_fields=["first"])
+    run.log = Run.Log.PRUNED
+    run.save(update_fields=["log"])

@@ -1,0 +1,114 @@
+"""daphne's server, with what we need of one and it has not.
+
+It writes without waiting: a client that does not read would have all that it does not read held for it here. So
+whoever answers waits once `MAX_PENDING` bytes are pending, and a client that takes nothing for long is cut off.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from daphne import http_protocol, server, ws_protocol  # first: it chooses Twisted's reactor
+from twisted.internet import reactor
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+from chatsite.operator.limits import MAX_PENDING, STUCK_AFTER
+
+__all__ = ["Server", "reactor"]
+
+
+@implementer(IPushProducer)
+class Flow:
+    """Told by a transport whether it takes more, in Twisted's words."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._stuck: Any = None
+        transport.bufferSize = MAX_PENDING
+
+    async def writable(self) -> None:
+        await self._writable.wait()
+
+    def pauseProducing(self) -> None:
+        self._writable.clear()
+        if self._stuck is None:
+            self._stuck = reactor.callLater(STUCK_AFTER, self._transport.abortConnection)
+
+    def resumeProducing(self) -> None:
+        self._writable.set()
+        if self._stuck is not None and self._stuck.active():
+            self._stuck.cancel()
+        self._stuck = None
+
+    def stopProducing(self) -> None:
+        self.resumeProducing()
+
+
+class Request(http_protocol.WebRequest):
+    flow: Flow | None = None
+
+    def handle_reply(self, message: Any) -> None:
+        """A message of the answer; while it is under way the transport tells us how it goes."""
+        if self.finished or self.channel is None:
+            return
+        if message["type"] == "http.response.start" and self.flow is None:
+            self.flow = Flow(self.channel.transport)
+            self.registerProducer(self.flow, True)
+        super().handle_reply(message)
+
+    def finish(self) -> None:
+        if self.flow is not None and self.producer is not None:
+            self.unregisterProducer()
+            self.flow.stopProducing()
+        super().finish()
+
+
+class HTTPFactory(http_protocol.HTTPFactory):
+    def buildProtocol(self, addr: Any) -> Any:
+        protocol = super().buildProtocol(addr)
+        protocol.requestFactory = Request
+        return protocol
+
+
+class WebSocket(ws_protocol.WebSocketProtocol):
+    flow: Flow | None = None
+
+    def makeConnection(self, transport: Any) -> None:
+        self.flow = Flow(transport)
+        transport.unregisterProducer()  # it was that of the request which became this socket
+        transport.registerProducer(self.flow, True)
+        super().makeConnection(transport)
+
+    def serverClose(self, code: int | None = None) -> None:
+        # `sendClose` refuses the codes from 1001 to 1015, some of which are for servers to say.
+        self.sendCloseFrame(code=code or 1000, isReply=False)
+
+
+class Server(server.Server):
+    def use_flow_control(self) -> None:
+        """Once `run` has made its own factories."""
+        self.http_factory = HTTPFactory(self)
+        self.ws_factory.protocol = WebSocket
+
+    async def handle_reply(self, protocol: Any, message: Any) -> None:
+        await super().handle_reply(protocol, message)
+        if protocol.flow is not None:
+            await protocol.flow.writable()
+
+    async def answered(self, seconds: float) -> None:
+        """Returns when no request waits for the rest of its answer any more, or after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while self._at_work() and time.monotonic() < deadline:  # noqa: ASYNC110 (they are many)
+            await asyncio.sleep(0.05)
+
+    def _at_work(self) -> list[asyncio.Future]:
+        applications = [details.get("application_instance") for details in self.connections.values()]
+        return [each for each in applications if each is not None and not each.done()]
+
+    def kill_all_applications(self) -> None:
+        """As daphne's own, which takes it for sure that every connection has an application."""
+        for application in self._at_work():
+            application.cancel()

@@ -1,0 +1,70 @@
+"""uvicorn's server, with what we need of one and it has not."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from chatsite.operator.limits import MAX_PENDING, STUCK_AFTER
+
+
+class _Bounded:
+    """Less is pending than asyncio would let, and a client that takes nothing for long is cut off."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    _stuck: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        transport.set_write_buffer_limits(high=MAX_PENDING)
+        super().connection_made(transport)  # type: ignore[misc]
+
+    def pause_writing(self) -> None:
+        self._stuck = self.loop.call_later(STUCK_AFTER, self.transport.abort)
+        super().pause_writing()  # type: ignore[misc]
+
+    def resume_writing(self) -> None:
+        self._move_on()
+        super().resume_writing()  # type: ignore[misc]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._move_on()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _move_on(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+
+class Http(_Bounded, HttpToolsProtocol):
+    pass
+
+
+class WebSocket(_Bounded, WebSocketsSansIOProtocol):
+    pass
+
+
+class Server(uvicorn.Server):
+    """Signals are ours: what it does with them itself ends the process with SIGTERM's exit code."""
+
+    on_started: Callable[[], None]
+
+    def capture_signals(self):
+        return nullcontext()
+
+    async def startup(self, sockets=None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+    def end_within(self, seconds: float) -> None:
+        """Take nothing new, and cut off what is not answered by then."""
+        self.should_exit = True
+        asyncio.get_running_loop().call_later(seconds, self._hang_up)
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
