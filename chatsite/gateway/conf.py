@@ -32,6 +32,14 @@ DEFAULTS: dict[str, Any] = {
     # The compression hook: tokens from which on a request is long, and how many of its last messages stay.
     "COMPRESSION_ABOVE": 60_000,
     "COMPRESSION_KEEP": 8,
+    # Dotted paths of hooks (see `hooks.loading`), found on PYTHONPATH or in DATA_DIR/hooks.
+    "GATEWAY_HOOKS": [],
+    "DATA_DIR": None,
+    # What hooks may do in one request: reruns, and over all rounds seconds, tokens, money (None: no limit).
+    "GATEWAY_MAX_RERUNS": 3,
+    "GATEWAY_MAX_SECONDS": None,
+    "GATEWAY_MAX_TOKENS": None,
+    "GATEWAY_MAX_COST": None,
 }
 
 
