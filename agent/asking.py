@@ -36,8 +36,8 @@ from agent.rerun import (
     Refusal,
     RelayContext,
     Turn,
+    client_tools,
     copied,
-    tool_names,
 )
 from agent.rerun_body import is_control, last_body, next_body, without_control, without_orphans
 from agent.rerun_guard import STOPPED, Guard, max_loops
@@ -86,7 +86,7 @@ class Asking:
         self.call = replace(call, body=without_control(call.body))
         self.guard = guard or Guard()
         self.hooks = tuple(hook for hook in hooks if _wants(hook, self.call))
-        self._declared = tool_names(call.body)
+        self._declared = client_tools(call.body)
         self._knows_model = knows_model
         self._notes: dict[int, Json] = {id(hook): {} for hook in self.hooks}
         self._given: list[_Given] = []
@@ -316,7 +316,8 @@ def _own(turn: Turn) -> Turn:
 
 
 def _is_default(hook: Hook, method: str) -> bool:
-    return getattr(type(hook), method, None) is getattr(BaseHook, method)
+    own = getattr(hook, method)
+    return getattr(own, "__func__", own) is getattr(BaseHook, method)
 
 
 def _timeout(hook: Hook) -> float:

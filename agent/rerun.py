@@ -271,6 +271,17 @@ def tool_names(body: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name in found if name)
 
 
+def client_tools(body: Mapping[str, Any]) -> frozenset[str]:
+    """Of these the caller's own, whose calls it can answer: not a provider's tools, which it only switches on."""
+    tools = body.get("tools")
+    own = (tool for tool in tools if _is_callers(tool)) if isinstance(tools, list) else ()
+    return tool_names({"tools": list(own)})
+
+
+def _is_callers(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type", "custom") in ("custom", "function", None)
+
+
 def tool_name(tool: Any) -> str:
     """OpenAI's `function.name`, Anthropic's `name`; the type of a provider's own tool without a name."""
     if not isinstance(tool, dict):

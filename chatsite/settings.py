@@ -36,6 +36,11 @@ EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 
 # Hooks of the gateway (read by chatsite.gateway.hooks)
 
+GATEWAY_HOOKS = env.listing("GATEWAY_HOOKS")
+GATEWAY_MAX_RERUNS = env.whole("GATEWAY_MAX_RERUNS", 3)
+GATEWAY_MAX_SECONDS = env.amount("GATEWAY_MAX_SECONDS", 600)
+GATEWAY_MAX_TOKENS = env.amount("GATEWAY_MAX_TOKENS")
+GATEWAY_MAX_COST = env.amount("GATEWAY_MAX_COST")
 SEARXNG_URL = env.base_url("SEARXNG_URL")
 BRAVE_URL = env.base_url("BRAVE_URL") or "https://api.search.brave.com"
 BRAVE_API_KEY = env.text("BRAVE_API_KEY")

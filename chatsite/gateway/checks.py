@@ -1,1 +1,30 @@
 """What `manage.py check` (and so every start) says about this app's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Warning, register
+
+from agent.rerun_guard import max_loops
+from chatsite.gateway.conf import setting
+from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, load_hooks
+
+
+@register()
+def hooks_are_there(**_: Any) -> list[CheckMessage]:
+    """Each of GATEWAY_HOOKS can be loaded, and does something here."""
+    try:
+        hooks = load_hooks(setting("GATEWAY_HOOKS"), hooks_folder())
+    except HookError as error:
+        return [Error(error.wrong, hint=error.mend, id="gateway.E001")]
+    return [Warning(wrong, hint=mend, id="gateway.W001") for wrong, mend in idle_hooks(hooks)]
+
+
+@register()
+def reruns_have_an_end(**_: Any) -> list[CheckMessage]:
+    try:
+        max_loops(setting("GATEWAY_MAX_RERUNS"), "GATEWAY_MAX_RERUNS")
+    except ValueError as error:
+        return [Error(str(error), hint="Write a whole number from 1; 3 when in doubt.", id="gateway.E002")]
+    return []

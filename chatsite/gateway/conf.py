@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "DATA_DIR": None,
     # What hooks may do in one request: reruns, and over all rounds seconds, tokens, money (None: no limit).
     "GATEWAY_MAX_RERUNS": 3,
-    "GATEWAY_MAX_SECONDS": None,
+    "GATEWAY_MAX_SECONDS": 600,
     "GATEWAY_MAX_TOKENS": None,
     "GATEWAY_MAX_COST": None,
 }

@@ -13,6 +13,7 @@ from agent.rerun import (
     RelayContext,
     Turn,
     answered,
+    client_tools,
     rerun_with,
     tool_names,
     turn_of,
@@ -133,6 +134,8 @@ def test_tools_are_named_in_either_dialect():
     ]
     assert tool_names({"tools": tools}) == {"a", "b", "web_search"}
     assert tool_names({"tools": "nonsense"}) == tool_names({}) == frozenset()
+    assert client_tools({"tools": tools}) == {"a", "b"}
+    assert client_tools({"tools": 5}) == frozenset()
 
 
 class Finder(BaseHook):

@@ -4,8 +4,9 @@ Signatures and defaults are those of LiteLLM 1.110, so that a hook written for i
 
     from chatsite.gateway.hooks import CustomLogger, AgenticLoopPlan, AgenticLoopRequestPatch
 
-`litellm_form.py` says when each is called. What else LiteLLM's class has (logging, routing, caching) is not called here;
-the methods of `NOT_CALLED` are here so that a subclass may call `super()`, and the start warns of those it overrides.
+`litellm_form.py` says when each is called. What else LiteLLM's class has (logging, routing, caching) is not called
+here: some of those methods are here so that a subclass may call `super()`, and the start warns of those of `NOT_CALLED`
+that it overrides.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
 """A hook in LiteLLM's form, as the relay asks hooks.
 
-| the relay | on /v1/messages | on chat |
-|---|---|---|
-| `claims` | `async_should_run_agentic_loop` | `async_should_run_chat_completion_agentic_loop`; the other when the class has none |
-| `look` | the first that is overridden: `async_build_agentic_loop_plan`, `async_run_agentic_loop` | the same with `_chat_completion_`, then those |
-| `after_rerun`, `cleanup` | `async_post_agentic_loop_response_hook`, `async_agentic_loop_cleanup_hook` | the same |
-| `pre_call` | `async_pre_call_hook`, then `async_pre_call_deployment_hook` | the same |
-| `post_call` | `async_post_call_success_hook` | the same |
+| the relay asks | and here that is |
+|---|---|
+| `claims` on /v1/messages | `async_should_run_agentic_loop` |
+| `claims` on chat | `async_should_run_chat_completion_agentic_loop`, or the other when the class has none of its own |
+| `look` on /v1/messages | `async_build_agentic_loop_plan`, or the older `async_run_agentic_loop` |
+| `look` on chat | the same with `_chat_completion_`, or those when the class has none of its own |
+| `after_rerun` | `async_post_agentic_loop_response_hook` |
+| `cleanup` | `async_agentic_loop_cleanup_hook` |
+| `pre_call` | `async_pre_call_hook`, then `async_pre_call_deployment_hook` |
+| `post_call` | `async_post_call_success_hook` |
 
 Which calls it claims is not said in that form: they are those whose id is anywhere in what the gate returned, else
 those of the tools in `server_fulfilled_tool_names`.
 
 `kwargs` holds what LiteLLM's do: `_agentic_loop_depth`, `max_agentic_loops`, `_agentic_loop_fingerprints`,
-`_agentic_loop_api_surface`, `custom_llm_provider`, `litellm_call_id`, `litellm_metadata`, and what plans put there. No key and no
-address of an endpoint is in it.
+`_agentic_loop_api_surface`, `custom_llm_provider`, `litellm_call_id`, `litellm_metadata`, and what plans put there. No
+key and no address of an endpoint is in it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.hook_calls import log
-from agent.rerun import DEFAULT_TIMEOUT, Call, Dialect, Json, Plan, Refusal, RelayContext, Turn
+from agent.rerun import DEFAULT_TIMEOUT, BaseHook, Call, Dialect, Json, Plan, Refusal, RelayContext, Turn
 from chatsite.gateway.hooks.custom_logger import CustomLogger, overrides
 from chatsite.gateway.hooks.responses import View, chat_view, view
 
@@ -31,6 +34,8 @@ GATE = "async_should_run_agentic_loop"
 CHAT_GATE = "async_should_run_chat_completion_agentic_loop"
 PLANS = ("async_build_agentic_loop_plan", "async_run_agentic_loop")
 CHAT_PLANS = ("async_build_chat_completion_agentic_loop_plan", "async_run_chat_completion_agentic_loop")
+POST = "async_post_agentic_loop_response_hook"
+CLEANUP = "async_agentic_loop_cleanup_hook"
 AROUND = ("async_pre_call_hook", "async_pre_call_deployment_hook", "async_post_call_success_hook")
 
 SURFACES: Mapping[Dialect, str] = {"anthropic": "anthropic_messages", "openai": "chat_completions"}
@@ -66,7 +71,9 @@ class UserKey:
     request_route: str = ""
 
 
-class LiteLLMHook:
+class LiteLLMHook(BaseHook):
+    """Methods that the hook does not have stay `BaseHook`'s, which the relay need not call."""
+
     def __init__(self, hook: CustomLogger) -> None:
         self.hook = hook
         self.serves = frozenset(hook.server_fulfilled_tool_names)
@@ -79,6 +86,16 @@ class LiteLLMHook:
             "anthropic": self._first(*PLANS),
             "openai": self._first(*CHAT_PLANS, *PLANS),
         }
+        self._leave_out("claims", GATE, CHAT_GATE)
+        self._leave_out("look", GATE, CHAT_GATE)
+        self._leave_out("after_rerun", POST)
+        self._leave_out("cleanup", CLEANUP)
+        self._leave_out("pre_call", *AROUND[:2])
+        self._leave_out("post_call", AROUND[2])
+
+    def _leave_out(self, method: str, *theirs: str) -> None:
+        if self._first(*theirs) is None:
+            setattr(self, method, getattr(super(), method))
 
     def _first(self, *methods: str) -> str | None:
         return next((method for method in methods if overrides(self.hook, method)), None)
@@ -90,12 +107,17 @@ class LiteLLMHook:
     def wants(self, request: RelayContext) -> bool:
         return self._gates[request.dialect] is not None or self._first(*AROUND) is not None
 
+    @property
+    def is_idle(self) -> bool:
+        return self._first(GATE, CHAT_GATE, *AROUND) is None
+
     # -- the loop --------------------------------------------------------------------------------------------
 
     async def claims(self, turn: Turn, call: RelayContext) -> Sequence[Call] | None:
         gate = self._gates[call.dialect]
         if gate is None:
             return None
+        kwargs = call.notes["kwargs"] = kwargs_of(call)
         should_run, tools = await getattr(self.hook, gate)(
             response=response_of(turn, call),
             model=call.model,
@@ -103,7 +125,7 @@ class LiteLLMHook:
             tools=call.tools,
             stream=call.stream,
             custom_llm_provider=provider_of(call),
-            kwargs=kwargs_of(call),
+            kwargs=kwargs,
         )
         if not should_run:
             return None
@@ -161,36 +183,29 @@ class LiteLLMHook:
                 return refusal_of(made)
             if isinstance(made, str):
                 return Refusal(made)
-            body = _without_our_own(made) if isinstance(made, dict) else body
+            body = _request_in(made, body, call) if isinstance(made, dict) else body
         return body
 
     async def post_call(self, body: Json, call: RelayContext) -> Json | None:
-        if not overrides(self.hook, AROUND[2]):
-            return None
         made: Json | None = await self.hook.async_post_call_success_hook(
             data=call.body, user_api_key_dict=user_key(call), response=view(body)
         )
         return made
 
 
-_OUR_OWN = frozenset({"litellm_call_id", "litellm_metadata", "custom_llm_provider"})
-
-
 def _before(method: str, body: Json, call: RelayContext) -> Json:
+    """In this form the request and `kwargs` are one object, which also has a `metadata` for hooks to write to."""
+    data = {"metadata": {}, **kwargs_of(call), **body}
     call_type = CALL_TYPES[call.dialect]
-    if method == "async_pre_call_hook":
-        return {
-            "user_api_key_dict": user_key(call),
-            "cache": None,
-            "data": body,
-            "call_type": call_type,
-        }
-    return {"kwargs": body | kwargs_of(call), "call_type": call_type}
+    if method == "async_pre_call_deployment_hook":
+        return {"kwargs": data, "call_type": call_type}
+    return {"user_api_key_dict": user_key(call), "cache": None, "data": data, "call_type": call_type}
 
 
-def _without_our_own(body: Json) -> Json:
-    """A deployment hook hands back the request and `kwargs` in one object."""
-    return {field: value for field, value in body.items() if field not in _OUR_OWN}
+def _request_in(data: Json, body: Json, call: RelayContext) -> Json:
+    """The request in what the hook gave back, and how often it allows the model to be run."""
+    ours = {"metadata", *kwargs_of(call)} - {"max_agentic_loops"} - set(body)
+    return {field: value for field, value in data.items() if field not in ours}
 
 
 def refusal_of(error: Exception) -> Refusal:
@@ -217,18 +232,24 @@ def provider_of(call: RelayContext) -> str:
 
 
 def kwargs_of(call: RelayContext) -> Json:
-    return call.kwargs | {
+    """With what the hook's earlier methods put into theirs: LiteLLM hands one object on."""
+    return {**call.notes.get("kwargs", {}), **call.kwargs} | {
         "_agentic_loop_api_surface": SURFACES[call.dialect],
         "custom_llm_provider": provider_of(call),
-        "litellm_call_id": call.request_id,
+        "litellm_call_id": call_id(call),
         "litellm_metadata": {"user_api_key_alias": call.key_label},
     }
 
 
 def logging_object(call: RelayContext) -> LoggingObject:
     params = {"model": call.model, "custom_llm_provider": provider_of(call)}
-    details = {"litellm_call_id": call.request_id, "model": call.model, "agentic_loop_params": params}
-    return LoggingObject(call.request_id, call.model, call.stream, details)
+    details = {"litellm_call_id": call_id(call), "model": call.model, "agentic_loop_params": params}
+    return LoggingObject(call_id(call), call.model, call.stream, details)
+
+
+def call_id(call: RelayContext) -> str:
+    """Hooks keep things under it, so it is unique; a request id may be the caller's own."""
+    return call.exchange_id or call.request_id
 
 
 def user_key(call: RelayContext) -> UserKey:

@@ -21,19 +21,33 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agent.rerun import BaseHook, Hook
 from chatsite.gateway.conf import setting
-from chatsite.gateway.hooks.custom_logger import CustomLogger
-from chatsite.gateway.hooks.litellm_form import AROUND, CHAT_GATE, CHAT_PLANS, GATE, PLANS, LiteLLMHook
+from chatsite.gateway.hooks.custom_logger import NOT_CALLED, CustomLogger, overrides
+from chatsite.gateway.hooks.litellm_form import (
+    AROUND,
+    CHAT_GATE,
+    CHAT_PLANS,
+    CLEANUP,
+    GATE,
+    PLANS,
+    POST,
+    LiteLLMHook,
+)
 
 ASYNC_METHODS: dict[type, Sequence[str]] = {
     BaseHook: ("pre_call", "claims", "look", "post_call", "after_rerun", "cleanup"),
     CustomLogger: (
         *(GATE, CHAT_GATE, *PLANS, *CHAT_PLANS, *AROUND),
-        *("async_post_agentic_loop_response_hook", "async_agentic_loop_cleanup_hook"),
+        *(POST, CLEANUP),
     ),
 }
 IN_LITELLM = (
     "A hook of LiteLLM's needs one other import: "
     "from chatsite.gateway.hooks import CustomLogger, AgenticLoopPlan, AgenticLoopRequestPatch."
+)
+
+ELSEWHERE = (
+    "Called here are the agentic loop's methods, async_pre_call_hook, async_pre_call_deployment_hook and "
+    "async_post_call_success_hook."
 )
 
 
@@ -166,6 +180,22 @@ def _check_names(entry: str, field: str, names: Any) -> None:
     if not fine:
         mend = f'Write {field} = frozenset({{"tool_name"}}).'
         raise HookError(entry, f"its {field} is {names!r}, which is no set of names.", mend)
+
+
+def idle_hooks(hooks: Iterable[Hook]) -> list[tuple[str, str]]:
+    """Of each hook in LiteLLM's form that has methods which are not called here: what is wrong, and the mend."""
+    found = []
+    for hook in hooks:
+        if not isinstance(hook, LiteLLMHook):
+            continue
+        unused = sorted(method for method in NOT_CALLED if overrides(hook.hook, method))
+        if unused:
+            found.append(
+                (f"The hook {hook.name} has {', '.join(unused)}, which is not called here.", ELSEWHERE)
+            )
+        elif hook.is_idle:
+            found.append((f"The hook {hook.name} has no method that is called here.", ELSEWHERE))
+    return found
 
 
 def _snake(name: str) -> str:

@@ -18,7 +18,16 @@ from typing import Any
 from agent.rerun import Json, copied
 
 _ABSENT = frozenset(
-    {"tool_calls", "function_call", "content", "refusal", "audio", "annotations", "reasoning_content", "usage"}
+    {
+        "tool_calls",
+        "function_call",
+        "content",
+        "refusal",
+        "audio",
+        "annotations",
+        "reasoning_content",
+        "usage",
+    }
     | {"logprobs", "finish_reason", "stop_reason", "stop_sequence", "system_fingerprint", "index"}
 )
 """Fields that an object of LiteLLM's has even when the answer does not: they are None."""
