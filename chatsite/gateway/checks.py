@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from agent.rerun_guard import max_loops
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, load_hooks
+from chatsite.gateway.hooks.rules import FORMS, read_rules
 
 
 @register()
@@ -27,4 +28,13 @@ def reruns_have_an_end(**_: Any) -> list[CheckMessage]:
         max_loops(setting("GATEWAY_MAX_RERUNS"), "GATEWAY_MAX_RERUNS")
     except ValueError as error:
         return [Error(str(error), hint="Write a whole number from 1; 3 when in doubt.", id="gateway.E002")]
+    return []
+
+
+@register()
+def rules_can_be_read(**_: Any) -> list[CheckMessage]:
+    try:
+        read_rules(setting("GATEWAY_RULES"))
+    except ValueError as error:
+        return [Error(f"GATEWAY_RULES, {error}.", hint=f"Write {FORMS}, one a line.", id="gateway.E023")]
     return []

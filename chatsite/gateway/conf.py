@@ -22,6 +22,11 @@ DEFAULTS: dict[str, Any] = {
     "GATEWAY_CONNECT_TIMEOUT": 10.0,
     "GATEWAY_FIRST_BYTE_TIMEOUT": 120.0,
     "GATEWAY_IDLE_TIMEOUT": 60.0,
+    # Dotted path of the tools that callers may ask for by name, and those of them that need nobody's approval here.
+    "GATEWAY_TOOLS": "",
+    "GATEWAY_APPROVED_TOOLS": (),
+    # The rules hook: one rule a line.
+    "GATEWAY_RULES": "",
     # The web search hook: its services, and whether native tool types are left to the model's endpoint.
     "SEARXNG_URL": "",
     "BRAVE_URL": "https://api.search.brave.com",

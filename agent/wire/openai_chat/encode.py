@@ -86,6 +86,11 @@ def _renamed(body: Json, old: str, new: str) -> Json:
     return {new if key == old else key: value for key, value in body.items()}
 
 
+def limit_field(model: str) -> str:
+    """What the limit of output tokens is called: OpenAI's newer models do not take the old name."""
+    return "max_completion_tokens" if _NEW_LIMIT.match(model) else "max_tokens"
+
+
 def _parameters(request: TurnRequest) -> Json:
     if request.parameters.get("anthropic_tools"):
         raise InvalidRequest("tools: this model's endpoint has no counterpart for Anthropic's own tools")
@@ -93,7 +98,7 @@ def _parameters(request: TurnRequest) -> Json:
     limit = parameters.pop("max_completion_tokens", None)
     limit = parameters.pop("max_tokens", None) or limit
     if limit is not None:
-        parameters["max_completion_tokens" if _NEW_LIMIT.match(request.model) else "max_tokens"] = limit
+        parameters[limit_field(request.model)] = limit
     thinking = parameters.get("thinking")
     if isinstance(thinking, dict) and "budget_tokens" in thinking:
         del parameters["thinking"]  # Anthropic's form; other servers' own `thinking` goes through
