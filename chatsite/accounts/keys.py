@@ -156,6 +156,11 @@ def spent_this_month(row: ApiKey) -> Decimal:
     return row.spent_this_month if row.month == month_of(timezone.now()) else Decimal(0)
 
 
+def period_of(view: KeyView) -> str:
+    """The period that its budget is for now: a month, or `total`."""
+    return month_of(timezone.now()) if view.budget_period == ApiKey.Period.MONTHLY else "total"
+
+
 def month_of(moment: datetime) -> str:
     """`2026-11`, of a moment in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m}"

@@ -14,6 +14,7 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_API_KEY": "",
     "ANTHROPIC_MODELS": [],
     "MODEL_PRICES": {},
+    "REDIS_URL": "",
     # Public name -> endpoints; see `routes`.
     "GATEWAY_MODELS": {},
     # Bytes of a request.

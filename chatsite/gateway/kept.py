@@ -30,6 +30,7 @@ SECRET_NAMES = frozenset(
         "proxy-authorization", "access_token", "refresh_token", "client_secret", "secret", "password", "private_key",
     )
 )  # fmt: skip
+KEY_SETTINGS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BRAVE_API_KEY", "TAVILY_API_KEY")
 KEY_LIKE = re.compile(
     r"\b(?:sk|pk|rk|tl|gsk|xai|hf|ghp|gho|pplx|nvapi|fw|r8|tvly|xox[abp])[-_](?=[\w-]*\d)[\w.-]{16,}"
     r"|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{12,}",
@@ -50,8 +51,8 @@ def text_of(body: Body) -> str:
 
 
 def endpoint_keys() -> list[str]:
-    named = (setting("OPENAI_API_KEY"), setting("ANTHROPIC_API_KEY"), *_keys_in(setting("GATEWAY_MODELS")))
-    return [key for key in named if len(key) >= 4]
+    named = [setting(name) for name in KEY_SETTINGS]
+    return [key for key in (*named, *_keys_in(setting("GATEWAY_MODELS"))) if len(key) >= 4]
 
 
 def _keys_in(value: Any) -> Iterator[str]:

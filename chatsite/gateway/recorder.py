@@ -16,11 +16,11 @@ import time
 from collections import defaultdict, deque
 from decimal import Decimal
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from chatsite.accounts import usage
 from chatsite.accounts.usage import Used
-from chatsite.gateway import rows
+from chatsite.gateway import ledger, rows
 from chatsite.gateway.records import ExchangeRecord
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ MOST_WAITING = 20_000
 MOST_BYTES = 64 * 1024 * 1024
 RETRY_AFTER = 2.0
 """Seconds until a database that did not answer is asked again."""
-TELL_EVERY = 60.0
-"""Seconds between two lines of the log about what was dropped."""
+AT_MOST_EVERY = 60.0
+"""Seconds between two lines of the log about one thing, and between two looks for calls that nobody settles."""
 
 
 class Recorder:
@@ -48,7 +48,7 @@ class Recorder:
         self._hurried = False
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._tell_at: defaultdict[str, float] = defaultdict(float)
+        self._next: defaultdict[str, float] = defaultdict(float)
         self._told = (0, 0)
 
     def note(self, record: ExchangeRecord) -> None:
@@ -104,6 +104,8 @@ class Recorder:
                     self._pause(RETRY_AFTER)
                 self._lock.notify_all()
             self._tell_of_losses()
+            if written and self._is_time("ledger"):
+                self._settle_lost_calls()
 
     def _pause(self, seconds: float) -> None:
         """Let the others go on for so long, or until somebody waits in `flush`."""
@@ -131,7 +133,7 @@ class Recorder:
         try:
             _commit(records, sums)
         except (OperationalError, InterfaceError) as error:
-            if self._may_tell("away"):
+            if self._is_time("away"):
                 log.warning("The gateway's records wait, since the database does not take them: %s", error)
             return False
         except Exception:  # whatever it was, the thread must live to write what comes next
@@ -140,16 +142,25 @@ class Recorder:
             connection.close()
         return True
 
+    def _settle_lost_calls(self) -> None:
+        try:
+            if lost := ledger.settle_lost():
+                log.warning("%d tool calls had begun, and nobody knows how they ended", lost)
+        except DatabaseError as error:
+            log.warning("The ledger could not be looked through: %s", error)
+        finally:
+            connection.close()
+
     def _tell_of_losses(self) -> None:
         losses = (self.dropped, self.without_content)
-        if losses != self._told and self._may_tell("losses"):
+        if losses != self._told and self._is_time("losses"):
             log.warning("Too much at once: %d exchanges were not kept, %d without their content", *losses)
             self._told = losses
 
-    def _may_tell(self, what: str) -> bool:
-        if time.monotonic() < self._tell_at[what]:
+    def _is_time(self, what: str) -> bool:
+        if time.monotonic() < self._next[what]:
             return False
-        self._tell_at[what] = time.monotonic() + TELL_EVERY
+        self._next[what] = time.monotonic() + AT_MOST_EVERY
         return True
 
 

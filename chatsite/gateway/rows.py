@@ -26,14 +26,14 @@ def insert(records: Sequence[ExchangeRecord]) -> None:
 def exchange_row(record: ExchangeRecord) -> Exchange:
     return Exchange(
         public_id=record.id,
-        request_id=_name(record.request_id, 200),
+        request_id=fitting(record.request_id, 200),
         key_id=record.key_pk,
         user_id=record.user_id,
-        dialect=_name(record.dialect, 20),
-        model=_name(record.model, 200),
+        dialect=fitting(record.dialect, 20),
+        model=fitting(record.model, 200),
         stream=record.stream,
         status=record.status,
-        error_code=_name(record.error_code, 100),
+        error_code=fitting(record.error_code, 100),
         round_count=len(record.rounds),
         request=text_of(record.request),
         response=text_of(record.response),
@@ -47,13 +47,13 @@ def round_row(each: RoundRecord, exchange: Exchange, number: int) -> Round:
         exchange=exchange,
         number=number,
         depth=each.depth,
-        asked_by=_name(each.asked_by, 200),
-        endpoint=_name(each.endpoint, 200),
-        model=_name(each.model, 200),
-        dialect=_name(each.dialect, 20),
+        asked_by=fitting(each.asked_by, 200),
+        endpoint=fitting(each.endpoint, 200),
+        model=fitting(each.model, 200),
+        dialect=fitting(each.dialect, 20),
         status=each.status,
-        error_code=_name(each.error_code, 100),
-        stop_reason=_name(each.stop_reason, 100),
+        error_code=fitting(each.error_code, 100),
+        stop_reason=fitting(each.stop_reason, 100),
         request=text_of(each.request),
         response=text_of(each.response),
         **_counted(each, each.usage),
@@ -73,5 +73,6 @@ def _counted(record: ExchangeRecord | RoundRecord, usage: Usage) -> dict[str, An
     }
 
 
-def _name(text: str, most: int) -> str:
+def fitting(text: str, most: int) -> str:
+    """The text as a column of `most` characters holds it."""
     return storable(text)[:most]

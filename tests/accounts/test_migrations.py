@@ -13,9 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 from tests.site.processes import manage
+from tests.site.test_several_processes import missing
 
 HERE = Path(__file__).parent
 
@@ -55,10 +57,9 @@ new tl-
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The address of an empty database of its own."""
-    psycopg = pytest.importorskip("psycopg")
-    server = os.environ.get("DATABASE_URL", "")
-    if not server.startswith("postgres"):
-        pytest.skip("DATABASE_URL names no PostgreSQL")
+    server = os.environ.get("TEST_DATABASE_URL")
+    if not server:
+        missing("TEST_DATABASE_URL names no PostgreSQL server")
     name = f"threadloom_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -84,8 +85,6 @@ def test_a_filled_sqlite_database_keeps_its_keys_and_who_may_see_them(tmp_path: 
 
 
 def test_a_filled_postgresql_database_keeps_its_keys_and_who_may_see_them(postgres: str, tmp_path: Path):
-    import psycopg
-
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute((HERE / "before.postgresql.sql").read_text())
     assert migrated(postgres, tmp_path) == EXPECTED

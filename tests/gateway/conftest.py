@@ -1,13 +1,30 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.gateway.recorder import recorder
+
+T = TypeVar("T")
+
+
+async def off_loop(job: Callable[[], T]) -> T:
+    """`job()` in a thread, over a connection that is closed behind it (a test database cannot be dropped before)."""
+
+    def work() -> T:
+        try:
+            return job()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(work)
 
 
 @pytest.fixture(autouse=True)

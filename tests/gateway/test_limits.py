@@ -1,0 +1,241 @@
+"""What a key may still use, in one process and in two."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+from redis import asyncio as redis
+
+from agent.messages import Usage
+from chatsite.accounts.keys import KeyView
+from chatsite.gateway import limits as module
+from chatsite.gateway import shared_limits
+from chatsite.gateway.limits import Limits
+from chatsite.gateway.shared_limits import SharedLimits
+from chatsite.gateway.windows import Window
+from tests.site.test_several_processes import missing
+
+USED = Usage(600, 400)
+
+
+@pytest.fixture(autouse=True)
+def _prices(settings):
+    settings.MODEL_PRICES = {"fox": (1000.0, 1000.0)}  # 1000 tokens are 1.00
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def view(pk: int = 1, **limits: object) -> KeyView:
+    return KeyView(pk=pk, user_id=1, label="", hint="tl-", scopes=frozenset({"gateway"}), **limits)
+
+
+# -- a minute ------------------------------------------------------------------------------------------------
+
+
+def test_a_window_forgets_what_is_a_minute_old():
+    window = Window()
+    for second in range(10):
+        window.add(100 + second, 5)
+    assert window.total(109) == 50
+    assert window.wait(109, 50, 1) == pytest.approx(160 - 109)
+    assert window.wait(109, 51, 1) == 0
+    assert window.total(165.5) == 20
+    assert window.total(1000) == 0
+
+
+def test_a_window_is_never_more_than_a_minute_of_numbers():
+    window = Window()
+    for step in range(10_000):
+        window.total(step / 10)
+        window.add(step / 10, 1)
+    assert len(window._amounts) <= 61
+
+
+# -- one process ---------------------------------------------------------------------------------------------
+
+
+async def test_so_many_requests_a_minute_and_then_429_with_the_time_to_wait(clock):
+    limits, key = Limits(), view(requests_per_minute=3)
+    assert [await limits.check(key) for _ in range(3)] == [None] * 3
+    clock.now += 20
+    refused = await limits.check(key)
+    assert (refused.status, refused.code) == (429, "rate_limit_exceeded")
+    assert refused.headers["retry-after"] == "40"
+    assert "3 requests a minute" in str(refused)
+    clock.now += 40
+    assert await limits.check(key) is None
+
+
+async def test_what_was_refused_does_not_count(clock):
+    limits, key = Limits(), view(requests_per_minute=1)
+    await limits.check(key)
+    for _ in range(5):
+        assert await limits.check(key)
+    clock.now += 60
+    assert await limits.check(key) is None
+
+
+async def test_a_rerun_counts_no_request_and_is_held_by_tokens_all_the_same(clock):
+    limits, key = Limits(), view(requests_per_minute=1, tokens_per_minute=1500)
+    assert await limits.check(key) is None
+    limits.book(key, USED, "fox")
+    assert await limits.check(key, rerun=True) is None
+    limits.book(key, USED, "fox")
+    clock.now += 5
+    refused = await limits.check(key, rerun=True)
+    assert "1,500 tokens a minute" in str(refused)
+    assert refused.headers["retry-after"] == "55"
+
+
+async def test_a_rerun_is_held_by_the_budget_too():
+    limits, key = Limits(), view(budget=Decimal(1))
+    assert await limits.check(key) is None
+    limits.book(key, USED, "fox")
+    assert (await limits.check(key, rerun=True)).code == "insufficient_quota"
+
+
+async def test_a_budget_counts_what_others_booked_and_what_was_booked_here_since():
+    limits = Limits()
+    assert await limits.check(view(budget=Decimal(5), spent=Decimal("4.5"))) is None
+    limits.book(view(budget=Decimal(5), spent=Decimal("4.5")), USED, "fox")
+    refused = await limits.check(view(budget=Decimal(5), spent=Decimal("4.5")))
+    assert "budget of 5.00 is used up" in str(refused)
+    assert refused.headers["x-should-retry"] == "false"
+    assert int(refused.headers["retry-after"]) > 0
+    assert await limits.check(view(budget=Decimal(6), spent=Decimal("4.5"))) is None
+    assert await limits.check(view(budget=Decimal(6), spent=Decimal(6)))
+
+
+async def test_a_monthly_budget_says_when_it_begins_anew(monkeypatch):
+    limits, key = Limits(), view(budget=Decimal(1), budget_period="monthly", spent=Decimal(2))
+    now = datetime(2026, 12, 31, 23, 0, tzinfo=UTC)
+    monkeypatch.setattr("django.utils.timezone.now", lambda: now)
+    refused = await limits.check(key)
+    assert refused.headers["retry-after"] == "3600"
+    assert "begins anew on 1 January (UTC)" in str(refused)
+    now = datetime(2027, 1, 1, tzinfo=UTC)
+    assert await limits.check(view(budget=Decimal(1), budget_period="monthly")) is None
+
+
+async def test_a_budget_of_nothing_lets_nothing_pass():
+    assert await Limits().check(view(budget=Decimal(0)))
+
+
+async def test_each_key_has_its_own_counts():
+    limits = Limits()
+    assert await limits.check(view(1, requests_per_minute=1)) is None
+    assert await limits.check(view(2, requests_per_minute=1)) is None
+    assert await limits.check(view(1, requests_per_minute=1))
+
+
+async def test_a_key_without_limits_leaves_nothing_behind():
+    limits, key = Limits(), view()
+    assert await limits.check(key) is None
+    limits.book(key, USED, "fox")
+    assert not limits._counts
+
+
+async def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEYS", 10)
+    limits = Limits()
+    for pk in range(100):
+        await limits.check(view(pk, requests_per_minute=1))
+    assert len(limits._counts) == 10
+
+
+async def test_without_redis_it_costs_a_fraction_of_a_millisecond():
+    limits, key = Limits(), view(requests_per_minute=10**6, tokens_per_minute=10**9, budget=Decimal(10**6))
+    began = time.perf_counter()
+    for _ in range(2000):
+        await limits.check(key)
+        limits.book(key, USED, "fox")
+    assert (time.perf_counter() - began) / 2000 < 0.001
+
+
+# -- two processes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def two(settings, monkeypatch):
+    """The limits of two processes that share a Redis: two objects, each with a client of its own."""
+    url = os.environ.get("TEST_REDIS_URL")
+    if not url:
+        missing("TEST_REDIS_URL names no Redis server")
+    settings.REDIS_URL = url
+    monkeypatch.setattr(shared_limits, "PREFIX", f"threadloom-test:{os.getpid()}:{time.monotonic_ns()}")
+    clients = [SharedLimits(url), SharedLimits(url)]
+    yield [Sharing(client, monkeypatch) for client in clients]
+    own = redis.Redis.from_url(url)
+    if names := [name async for name in own.scan_iter(f"{shared_limits.PREFIX}*")]:
+        await own.delete(*names)
+    await own.aclose()
+    for client in clients:
+        await client.close()
+
+
+class Sharing(Limits):
+    def __init__(self, shared: SharedLimits, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.shared, self._monkeypatch = shared, monkeypatch
+
+    async def check(self, key, *, rerun=False):
+        self._monkeypatch.setattr(shared_limits, "client", lambda: self.shared)
+        return await super().check(key, rerun=rerun)
+
+    async def booked(self, key, usage):
+        self._monkeypatch.setattr(shared_limits, "client", lambda: self.shared)
+        self.book(key, usage, "fox")
+        await self.shared.settled()
+
+
+async def test_two_processes_share_the_requests_of_a_minute(two):
+    one, other = two
+    key = view(requests_per_minute=3)
+    assert [await one.check(key), await other.check(key), await one.check(key)] == [None] * 3
+    for each in two:
+        refused = await each.check(key)
+        assert "3 requests a minute" in str(refused)
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+
+
+async def test_two_processes_share_tokens(two):
+    one, other = two
+    key = view(tokens_per_minute=1000)
+    assert await other.check(key) is None
+    await one.booked(key, USED)
+    assert "1,000 tokens" in str(await other.check(key, rerun=True))
+
+
+async def test_two_processes_share_a_budget_and_believe_the_row_where_it_knows_more(two):
+    one, other = two
+    key = view(budget=Decimal("2.5"), spent=Decimal("0.00000001"))
+    await one.booked(key, USED)
+    assert await other.check(key) is None
+    await other.booked(key, USED)
+    assert await one.check(key) is None
+    await one.booked(key, USED)
+    assert (await other.check(key)).code == "insufficient_quota"
+    assert await other.check(view(2, budget=Decimal(10), spent=Decimal(9))) is None
+    assert await other.check(view(2, budget=Decimal(10), spent=Decimal(10)))
+
+
+async def test_while_redis_is_away_each_process_holds_the_limits_alone(settings, caplog):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    limits, key = Limits(), view(requests_per_minute=1, budget=Decimal(1))
+    assert await limits.check(key) is None
+    assert "requests a minute" in str(await limits.check(key))
+    limits.book(key, USED, "fox")
+    assert "budget" in str(await limits.check(key, rerun=True))
+    await shared_limits.client().close()
+    assert caplog.text.count("Redis does not answer") == 1
