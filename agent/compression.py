@@ -20,28 +20,32 @@ what it does not understand it leaves alone. Lengths are characters; tokens are 
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
+from agent.cutting import (
+    A_TOKEN,
+    FETCH,
+    call_ids,
+    head_of,
+    keep,
+    result_ids,
+    weight,
+    with_note,
+    with_texts,
+    without_data,
+)
 from agent.wire.jsontext import dump
 
 Json = dict[str, Any]
 Dialect = Literal["openai", "anthropic"]
 
-FETCH = "fetch_context"
 PAGE = 20_000
 """Characters that one fetch gives."""
-HEAD = 400
-LONG = 1_000
-"""A text of more characters is cut; what a cut leaves is well below it, so nothing is cut twice."""
-PICTURE = 6_000
-"""What an image or a file counts for, whatever its data's length."""
-A_TOKEN = 4
 
 DESCRIPTION = (
     "Parts of this conversation were cut to save space. Where that happened a note names a key: "
@@ -124,25 +128,6 @@ def fetch(cut: Mapping[str, str], key: str, start: int = 0) -> Page | None:
     return Page(text[start:end], end if end < len(text) else None, len(text))
 
 
-def weight(value: Any) -> int:
-    """Characters of text in a JSON value, keys included; pictures count for PICTURE."""
-    total, left = 0, [value]
-    while left:
-        match left.pop():
-            case str() as text:
-                total += min(len(text), PICTURE) if text.startswith("data:") else len(text)
-            case {"type": "base64", "data": str(data)}:
-                total += min(len(data), PICTURE)
-            case dict() as fields:
-                left += fields.keys()
-                left += fields.values()
-            case list() | tuple() as items:
-                left += items
-            case _:
-                total += A_TOKEN
-    return total
-
-
 def _can_fetch(body: Json) -> bool:
     """A model that must not call, or calls in the old way, could never read what was cut. A tool of the name FETCH
     is the caller's own, or this request was shortened before."""
@@ -188,7 +173,7 @@ class _History:
     def with_heads(self, edge: int, cut: dict[str, str]) -> list[Any]:
         """The long texts before `edge` cut to their heads; what was cut goes into `cut`."""
         return [
-            _with_texts(message, lambda text: _head(text, cut)) if self._is_old(at, edge) else message
+            with_texts(message, lambda text: head_of(text, cut)) if self._is_old(at, edge) else message
             for at, message in enumerate(self._messages)
         ]
 
@@ -202,10 +187,10 @@ class _History:
         enough = bisect_left(list(sizes), -(-excess // step) * step) + 1
         for count in (*range(enough, len(groups)), *reversed(range(1, min(enough, len(groups))))):
             gone = [at for start, end in groups[:count] for at in range(start, end)]
-            key = _keep("\n".join(dump(_without_data(self._messages[at])) for at in gone), draft := dict(cut))
+            key = keep("\n".join(dump(without_data(self._messages[at])) for at in gone), draft := dict(cut))
             note = f"[{len(gone)} earlier messages were cut here; {FETCH} reads them: key {key}]\n"
             start, end = groups[count]
-            if (bearer := _with_note(shorter[start:end], note)) is not None:
+            if (bearer := with_note(shorter[start:end], note)) is not None:
                 cut.update(draft)
                 put = [*shorter[:start], *bearer, *shorter[end:]]
                 return [message for at, message in enumerate(put) if at not in set(gone)]
@@ -244,87 +229,3 @@ def _is_complete(messages: Sequence[Any]) -> bool:
         calls.update(call_ids(message))
         results.update(result_ids(message))
     return calls == results
-
-
-def call_ids(message: Json) -> Iterator[str]:
-    """The ids of the calls in a message of either protocol."""
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        yield str(call.get("id") if isinstance(call, dict) else None)
-    for block in _blocks(message):
-        if block.get("type") == "tool_use":
-            yield str(block.get("id"))
-
-
-def result_ids(message: Json) -> Iterator[str]:
-    """The ids of the calls that a message of either protocol answers."""
-    if message.get("role") == "tool":
-        yield str(message.get("tool_call_id"))
-    for block in _blocks(message):
-        if block.get("type") == "tool_result":
-            yield str(block.get("tool_use_id"))
-
-
-def _blocks(message: Json) -> list[Json]:
-    content = message.get("content")
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-# -- cutting -------------------------------------------------------------------------------------------------
-
-
-def _head(text: str, cut: dict[str, str]) -> str:
-    if len(text) <= LONG:
-        return text
-    left = f"{len(text) - HEAD:,} more characters of this text were cut"
-    return f"{text[:HEAD]}\n[{left}; {FETCH} reads it whole: key {_keep(text, cut)}]"
-
-
-def _keep(text: str, cut: dict[str, str]) -> str:
-    key = f"ctx_{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:16]}"
-    cut[key] = text
-    return key
-
-
-def _with_texts(message: Json, change: Callable[[str], str]) -> Json:
-    """The message with each of its texts changed: its own, and those of the results in it."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return {**message, "content": change(content)}
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [_block_with_texts(block, change) for block in content]}
-
-
-def _block_with_texts(block: Any, change: Callable[[str], str]) -> Any:
-    match block:
-        # What cites a source names places in its text.
-        case {"type": "text", "text": str(text)} if not block.get("citations"):
-            return {**block, "text": change(text)}
-        case {"type": "tool_result"}:
-            return _with_texts(block, change)
-    return block
-
-
-def _with_note(group: list[Json], note: str) -> list[Json] | None:
-    """The group with a note before the first of its results, or else of its assistant's texts; None: it has
-    no text to bear one."""
-    answered = [at for at, message in enumerate(group) if any(True for _ in result_ids(message))]
-    at = answered[0] if answered else 0
-    notes = iter([note])
-    noted = _with_texts(group[at], lambda text: next(notes, "") + text)
-    return [*group[:at], noted, *group[at + 1 :]] if next(notes, None) is None else None
-
-
-def _without_data(value: Any) -> Any:
-    """The same message with words in the place of pictures, which no text can give back."""
-    match value:
-        case {"type": "base64", "data": str(data)}:
-            return {**value, "data": f"({len(data):,} characters of data)"}
-        case dict():
-            return {key: _without_data(inner) for key, inner in value.items()}
-        case list():
-            return [_without_data(inner) for inner in value]
-        case str() if value.startswith("data:") and len(value) > LONG:
-            return f"({len(value):,} characters of data)"
-    return value

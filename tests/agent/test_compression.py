@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.compression import FETCH, HEAD, LONG, PAGE, Limits, call_ids, compress, fetch, result_ids, weight
+from agent.compression import PAGE, Limits, compress, fetch
+from agent.cutting import FETCH, HEAD, LONG, call_ids, result_ids, weight
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LIMITS = Limits(above=2_000, keep=4)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from agent.compression import A_TOKEN, FETCH, Limits, compress, fetch, weight
+from agent.compression import Limits, compress, fetch
+from agent.cutting import A_TOKEN, FETCH, weight
 from agent.rerun import BaseHook, Call, Json, Plan, RelayContext, Turn, rerun_with
 from chatsite.gateway.conf import setting
 
