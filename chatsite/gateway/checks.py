@@ -6,10 +6,12 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from agent.errors import AgentError
 from agent.rerun_guard import max_loops
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, load_hooks
 from chatsite.gateway.hooks.rules import FORMS, read_rules
+from chatsite.gateway.hooks.server_tools import tools_from_settings
 
 
 @register()
@@ -38,3 +40,27 @@ def rules_can_be_read(**_: Any) -> list[CheckMessage]:
     except ValueError as error:
         return [Error(f"GATEWAY_RULES, {error}.", hint=f"Write {FORMS}, one a line.", id="gateway.E023")]
     return []
+
+
+@register()
+def tools_are_there(**_: Any) -> list[CheckMessage]:
+    """GATEWAY_TOOLS names tools, and GATEWAY_APPROVED_TOOLS some of them."""
+    try:
+        names = tools_from_settings().names
+    except (ImportError, TypeError, AgentError) as error:
+        return [
+            Error(
+                f"GATEWAY_TOOLS names {setting('GATEWAY_TOOLS')!r}, which gives no tools: {error}",
+                hint="Write the dotted path of a ToolRegistry, or of a function that returns one.",
+                id="gateway.E021",
+            )
+        ]
+    return [
+        Error(
+            f"GATEWAY_APPROVED_TOOLS names {name!r}, and there is no such tool.",
+            hint=f"Write some of: {', '.join(names) or '(there are none)'}.",
+            id="gateway.E022",
+        )
+        for name in setting("GATEWAY_APPROVED_TOOLS")
+        if name not in names
+    ]
