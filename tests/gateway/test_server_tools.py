@@ -17,6 +17,7 @@ from agent.rerun import Refusal, turn_of
 from chatsite.gateway.hooks import server_tools as module
 from chatsite.gateway.hooks.server_tools import ServerTools
 from chatsite.gateway.models import ExchangeCall
+from tests.gateway.conftest import off_loop
 from tests.gateway.hook_values import context, results_in, turn
 
 
@@ -193,11 +194,11 @@ async def test_a_tool_that_needs_a_persons_yes_is_refused_unless_the_settings_al
 @pytest.mark.django_db(transaction=True)
 async def test_a_tool_with_a_permission_is_only_there_for_who_has_it(kept):
     hook = ServerTools(TOOLS, kept=kept)
-    ada = await User.objects.acreate(username="ada")
+    ada = await off_loop(lambda: User.objects.create(username="ada"))
     call = asking("list_people")
     call.user_id = ada.pk
     assert "there is no server tool 'list_people'" in (await refusal(hook, call)).reason
-    await ada.user_permissions.aadd(await Permission.objects.aget(codename="view_user"))
+    await off_loop(lambda: ada.user_permissions.add(Permission.objects.get(codename="view_user")))
     plan = await look(hook, call, ("c1", "list_people", {}))
     assert results_in(plan) == {"c1": "asked by ada"}
 
@@ -290,7 +291,7 @@ async def test_the_row_is_there_before_the_tool_starts_and_says_how_it_ended():
     call.keep = "full"
     await look(ServerTools(ToolRegistry([look_at_the_ledger])), call, ("c1", "look_at_the_ledger", {}))
     assert seen == [("c1", "look_at_the_ledger", "claimed")]
-    [row] = [row async for row in ExchangeCall.objects.all()]
+    row = await off_loop(ExchangeCall.objects.get)
     assert (row.exchange_id, row.state, row.result, row.error_code) == ("e1", "done", "seen", "")
 
 
