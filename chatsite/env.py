@@ -6,6 +6,7 @@ Rule 2: a wrong value is an ImproperlyConfigured whose one sentence names the va
 Rule 3: an empty value is no value: compose files and shells pass on variables that nobody filled.
 """
 
+import json
 import os
 import secrets
 import stat
@@ -26,7 +27,7 @@ def text(name: str, default: str = "") -> str:
     file = os.environ.get(f"{name}_FILE", "")
     if given and file:
         raise ImproperlyConfigured(f"Both {name} and {name}_FILE are set; keep one of them.")
-    return given.strip() or (_file_content(name, file) if file else "") or default
+    return given.strip() or (_file_content(f"{name}_FILE", file) if file else "") or default
 
 
 def boolean(name: str, default: bool) -> bool:
@@ -66,6 +67,24 @@ def amount(name: str, default: float | None = None) -> float | None:
         value = 0.0
     if not 0 < value < float("inf"):
         raise ImproperlyConfigured(f"{name} is {raw!r}; write a number above 0.")
+    return value
+
+
+def json_object(name: str) -> dict[str, object]:
+    """A JSON object, written out or in the file whose path is the value. It is never shown: it holds keys."""
+    raw = text(name)
+    if not raw:
+        return {}
+    is_path = not raw.startswith("{") and not set('"[]\n') & set(raw)
+    try:
+        value = json.loads(_file_content(name, raw) if is_path else raw)
+    except (ValueError, RecursionError) as exc:
+        where = f" (line {exc.lineno}, column {exc.colno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise ImproperlyConfigured(
+            f"{name} holds no JSON{where}; write an object, or the path of a file."
+        ) from None
+    if not isinstance(value, dict):
+        raise ImproperlyConfigured(f"{name} must be a JSON object, or the path of a file that holds one.")
     return value
 
 
@@ -217,10 +236,10 @@ def _file_content(name: str, file: str) -> str:
         return Path(file).read_text(encoding="utf-8").strip()
     except OSError as exc:
         raise ImproperlyConfigured(
-            f"{name}_FILE is {file!r}, which cannot be read ({exc.strerror}); write another path."
+            f"{name} is {file!r}, which cannot be read ({exc.strerror}); write another path."
         ) from None
     except UnicodeDecodeError:
-        raise ImproperlyConfigured(f"{name}_FILE is {file!r}, which is not UTF-8 text.") from None
+        raise ImproperlyConfigured(f"{name} is {file!r}, which is not UTF-8 text.") from None
 
 
 def _split(raw: str) -> SplitResult | None:

@@ -34,6 +34,14 @@ RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 
+# The gateway (read by chatsite.gateway)
+
+GATEWAY_MODELS = env.json_object("GATEWAY_MODELS")
+GATEWAY_MAX_BODY = env.whole("GATEWAY_MAX_BODY", 32 * 1024 * 1024)
+GATEWAY_CONNECT_TIMEOUT = env.amount("GATEWAY_CONNECT_TIMEOUT", 10)
+GATEWAY_FIRST_BYTE_TIMEOUT = env.amount("GATEWAY_FIRST_BYTE_TIMEOUT", 120)
+GATEWAY_IDLE_TIMEOUT = env.amount("GATEWAY_IDLE_TIMEOUT", 60)
+
 # Hooks of the gateway (read by chatsite.gateway.hooks)
 
 GATEWAY_HOOKS = env.listing("GATEWAY_HOOKS")

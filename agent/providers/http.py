@@ -143,6 +143,7 @@ class HttpProvider:
         retries: int = 2,
         new_id: NewId = new_call_id,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._codec = codec
         self._endpoint = endpoint
@@ -151,6 +152,7 @@ class HttpProvider:
         self._retries = retries
         self._new_id = new_id
         self._sleep = sleep
+        self._own_headers = dict(headers or {})
         self._refusals: list[ProviderError] = []  # what this endpoint has refused before, see `_amended`
 
     @property
@@ -284,7 +286,7 @@ class HttpProvider:
         headers = {"accept-encoding": "identity", **self._codec.headers(self._endpoint.api_key)}
         if content is not None:
             headers |= {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-        return headers
+        return headers | self._own_headers
 
     # -- errors ----------------------------------------------------------------------------------------------
 

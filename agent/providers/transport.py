@@ -102,11 +102,26 @@ def shared_client() -> httpx.AsyncClient:
     return client
 
 
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+
+
+def shared_session() -> aiohttp.ClientSession:
+    """The running loop's connections below httpx's interface, for whoever passes bytes on and counts microseconds."""
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = _make_session()
+    return session
+
+
 async def close_shared_clients() -> None:
-    """Closes the running loop's client. Those of loops that are gone went with them."""
+    """Closes what the running loop shares. That of loops that are gone went with them."""
     client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.aclose()
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
 
 
 def make_client() -> httpx.AsyncClient:

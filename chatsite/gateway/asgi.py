@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agent.errors import AgentError
+from chatsite.gateway.auth import Keys
 from chatsite.gateway.caller import Caller, Gone, Receive, Send
+from chatsite.gateway.doors import Doors, health
 from chatsite.gateway.errors import Refused, refusal_of
 
 log = logging.getLogger(__name__)
@@ -25,17 +27,19 @@ log = logging.getLogger(__name__)
 Door = Callable[[Caller], Awaitable[None]]
 
 
-async def health(caller: Caller) -> None:
-    await caller.reply(200, b'{"status":"ok"}')
-
-
 class GatewayApp:
     """Give it every HTTP request whose path is `/v1` or begins with `/v1/`."""
 
     def __init__(self) -> None:
+        doors = Doors(Keys())
         self._doors: dict[str, tuple[str, Door]] = {
+            "/v1/chat/completions": ("POST", doors.completion),
+            "/v1/messages": ("POST", doors.completion),
+            "/v1/messages/count_tokens": ("POST", doors.count_tokens),
+            "/v1/models": ("GET", doors.models),
             "/v1/health": ("GET", health),
         }
+        self._one_model = ("GET", doors.model)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         caller = Caller(scope, receive, send)
@@ -59,9 +63,12 @@ class GatewayApp:
             )
 
     def _door(self, caller: Caller) -> Door:
-        method, door = self._doors.get(caller.path.rstrip("/"), ("", None))
-        if door is None:
+        found = self._doors.get(caller.path.rstrip("/"))
+        if found is None and caller.path.startswith("/v1/models/"):
+            found = self._one_model
+        if found is None:
             raise Refused(404, "not_found", f"There is nothing at {caller.path[:200]}.")
+        method, door = found
         if caller.method != method and not (caller.method == "HEAD" and method == "GET"):
             raise Refused(405, "method_not_allowed", f"Use {method} here.", headers={"allow": method})
         return door

@@ -45,6 +45,8 @@ class Caller:
         self.ended = False
         self._receive = receive
         self._send = send
+        self._work: asyncio.Task[Any] | None = None
+        self._why: Exception | None = None
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -102,7 +104,7 @@ class Caller:
         headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in refused.headers.items()
         ]
-        body = error_body(self.dialect, refused, self.request_id).encode()
+        body = refused.body or error_body(self.dialect, refused, self.request_id).encode()
         await self.reply(refused.status, body, [JSON, *headers])
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -110,30 +112,33 @@ class Caller:
         headers.append((b"x-request-id", self.request_id.encode("ascii")))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
+    def cut(self, refused: Refused) -> None:
+        """End the work that `until_gone` waits for, and tell the caller why."""
+        if self._work is not None and self._why is None and not self.ended:
+            self._why = refused
+            self._work.cancel()
+
     async def until_gone(self, work: Awaitable[None]) -> None:
-        """Do it, unless the caller leaves: then it is cancelled where it waits, and this raises Gone."""
-        task = asyncio.current_task()
-        assert task is not None
-        left = False
-
-        async def watch() -> None:
-            nonlocal left
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            # Servers also say so when the answer is out; what is done behind it is not to be cut.
-            if not self.ended:
-                left = True
-                task.cancel()
-
-        watcher = asyncio.create_task(watch())
+        """Do it, unless the caller leaves or is cut off: then it is cancelled where it waits, and this raises why."""
+        self._work = asyncio.current_task()
+        watcher = asyncio.create_task(self._watch())
         try:
             await work
         except asyncio.CancelledError:
-            if not left or task.uncancel() > 0:
+            if self._why is None or self._work is None or self._work.uncancel() > 0:
                 raise
-            raise Gone from None
+            raise self._why from None
         finally:
+            self._work = None
             watcher.cancel()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        # Servers also say so when the answer is out; what is done behind it is not to be cut.
+        if self._work is not None and self._why is None and not self.ended:
+            self._why = Gone()
+            self._work.cancel()
 
 
 def dialect_of(path: str, headers: dict[bytes, bytes]) -> Dialect:

@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning, register
 
-from agent.errors import AgentError
+from agent.errors import AgentError, InvalidRequest
 from agent.rerun_guard import max_loops
 from chatsite.gateway.conf import setting
+from chatsite.gateway.endpoints import ConfigError, config_from_settings
 from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, load_hooks
 from chatsite.gateway.hooks.rules import FORMS, read_rules
 from chatsite.gateway.hooks.server_tools import tools_from_settings
@@ -64,3 +65,13 @@ def tools_are_there(**_: Any) -> list[CheckMessage]:
         for name in setting("GATEWAY_APPROVED_TOOLS")
         if name not in names
     ]
+
+
+@register()
+def models_can_be_served(**_: Any) -> list[CheckMessage]:
+    """GATEWAY_MODELS, and the endpoints that it builds on."""
+    try:
+        config_from_settings()
+    except (ConfigError, InvalidRequest) as error:
+        return [Error(str(error), hint="The README has the form of GATEWAY_MODELS.", id="gateway.E010")]
+    return []

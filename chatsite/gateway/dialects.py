@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Literal
 
+from agent.rerun import Dialect
 from agent.wire import anthropic, openai_chat
 
-Dialect = Literal["openai", "anthropic"]
+__all__ = ["CODECS", "Dialect"]
 
 CODECS: dict[Dialect, ModuleType] = {"openai": openai_chat, "anthropic": anthropic}

@@ -10,7 +10,7 @@ the request, and ours where it speaks of the key or the machine behind it, which
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.errors import (
     AgentError,
@@ -52,12 +52,33 @@ class Refused(Exception):
         *,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.param = param
         self.headers = dict(headers or {})
+        self.body = body
+        """The endpoint's own words in the caller's dialect, if there are some to pass on."""
+
+
+class EndpointRefused(Exception):
+    """An endpoint said no: the error that stands for it, and what of its answer may be passed on as it is."""
+
+    def __init__(
+        self, error: ProviderError, body: bytes = b"", headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.body = body
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+    @property
+    def refusal(self) -> Refused:
+        refused = refusal_of(self.error)
+        refused.body, refused.headers = self.body, self.headers | refused.headers
+        return refused
 
 
 def refusal_of(error: AgentError) -> Refused:

@@ -1,16 +1,24 @@
+"""A real database file, real endpoints on loopback, and the ASGI application that the server serves."""
+
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
+import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
+from agent.providers.http import close_shared_clients
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
+from chatsite.asgi import application
+from chatsite.gateway import auth
 from chatsite.gateway.recorder import recorder
+from chatsite.gateway.routes import use_routes
+from tests.standin import StandIn
 
 T = TypeVar("T")
 
@@ -48,3 +56,28 @@ def person(rows: None) -> User:
 def key_row(person: User) -> ApiKey:
     keys.new_api_key(person, label="tests")
     return ApiKey.objects.get()
+
+
+@pytest.fixture
+def key(person: User) -> Iterator[str]:
+    yield keys.new_api_key(person, label="tests")
+    use_routes(None)
+    auth.close_connections()
+
+
+@pytest.fixture
+async def standin() -> AsyncIterator[StandIn]:
+    async with StandIn() as server:
+        yield server
+        await close_shared_clients()
+
+
+@pytest.fixture
+async def http(key: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A program's client, with its key."""
+    transport = httpx.ASGITransport(app=application)
+    headers = {"authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://gateway.test", headers=headers, timeout=60
+    ) as client:
+        yield client

@@ -1,0 +1,96 @@
+"""Public name -> the models that may answer, in the order in which they are tried.
+
+A name of GATEWAY_MODELS wins. Else it is a model that an endpoint has under that name, the first endpoint first; an
+endpoint whose models nobody wrote down is asked for them, and takes their names without the date too. `demo` is
+always there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+
+from agent.providers.base import Provider
+from agent.providers.demo import MODEL as DEMO
+from agent.providers.demo import DemoProvider
+from agent.providers.listing import ModelList
+from chatsite.gateway.cooling import Cooling
+from chatsite.gateway.endpoints import Config, Endpoint, Target, config_from_settings
+from chatsite.gateway.errors import Refused
+
+DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicModel:
+    name: str
+    owner: str
+
+
+class Routes:
+    def __init__(self, config: Config, *, demo: Provider | None = None) -> None:
+        self.cooling = Cooling()
+        demo = demo or DemoProvider()
+        self._named = {**config.named}
+        self._named.setdefault(DEMO, (Target(Endpoint(demo.name, demo), DEMO),))
+        self._lists = {
+            endpoint: ModelList(endpoint.provider, endpoint.listed)  # type: ignore[arg-type]
+            for endpoint in config.endpoints
+            if endpoint.listed is not None
+        }
+        self._known: dict[str, tuple[Target, ...]] = {}
+        self._undated: dict[str, tuple[Target, ...]] = {}
+        self._learn()
+
+    async def targets(self, model: str) -> tuple[Target, ...]:
+        """Never empty. Raises Refused when nobody has that model."""
+        found = self._known.get(model)
+        if found is None:
+            await self._ask()
+            found = self._known.get(model) or self._undated.get(model)
+        if found is None:
+            raise self._unknown(model)
+        return self.cooling.order(found)
+
+    async def models(self) -> list[PublicModel]:
+        await self._ask()
+        return [PublicModel(name, targets[0].endpoint.name) for name, targets in self._known.items()]
+
+    async def _ask(self) -> None:
+        await asyncio.gather(*(models.models() for models in self._lists.values()))
+        self._learn()
+
+    def _learn(self) -> None:
+        known: dict[str, tuple[Target, ...]] = {}
+        undated: dict[str, tuple[Target, ...]] = {}
+        for endpoint, models in self._lists.items():
+            for model in models.found:
+                known[model] = (*known.get(model, ()), Target(endpoint, model))
+                if not endpoint.listed and (plain := DATED.sub("", model)) != model:
+                    undated.setdefault(plain, (Target(endpoint, plain),))
+        # Its own names twice: first in the list, and not to be replaced.
+        self._known, self._undated = {**self._named, **known, **self._named}, undated
+
+    def _unknown(self, model: str) -> Refused:
+        problems = [models.problem for models in self._lists.values() if models.problem]
+        why = f" ({' '.join(problems)})" if problems else ""
+        message = f"The model {model[:100]!r} does not exist, or you have no access to it.{why}"
+        return Refused(404, "model_not_found", message, param="model")
+
+
+_routes: Routes | None = None
+
+
+def routes() -> Routes:
+    """This process's, made at the first use."""
+    global _routes
+    if _routes is None:
+        _routes = Routes(config_from_settings())
+    return _routes
+
+
+def use_routes(replacement: Routes | None) -> None:
+    """Put others in their place (tests, an embedding project); None: those of the settings again."""
+    global _routes
+    _routes = replacement
