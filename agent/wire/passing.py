@@ -36,6 +36,10 @@ _MODEL = {
         rb'^(data:[^\n]*?"message_start"[^\n]*?"model"\s*:\s*)"(?:[^"\\\n]|\\.)*"', re.MULTILINE
     ),
 }
+_REASON = {
+    "openai": re.compile(rb'"finish_reason"\s*:\s*"(\w+)"'),
+    "anthropic": re.compile(rb'"stop_reason"\s*:\s*"(\w+)"'),
+}
 _USAGE = re.compile(r'"usage"\s*:\s*(?=\{)')
 
 
@@ -90,9 +94,19 @@ class PassedStream:
         return _ERROR.search(self._tail) is not None
 
     @property
+    def stop_reason(self) -> str:
+        """In the endpoint's word; empty while it has said none."""
+        return stop_reason_in(self._dialect, self._tail)
+
+    @property
     def usage(self) -> Usage | None:
         """What it has said of its tokens; None when it said nothing."""
         return usage_in(self._dialect, [self._head, self._tail])
+
+
+def stop_reason_in(dialect: Dialect, piece: bytes) -> str:
+    found = _REASON[dialect].findall(piece)
+    return found[-1].decode() if found else ""
 
 
 def usage_in(dialect: Dialect, pieces: list[bytes]) -> Usage | None:

@@ -46,7 +46,8 @@ class Caller:
         self._receive = receive
         self._send = send
         self._work: asyncio.Task[Any] | None = None
-        self._why: Exception | None = None
+        self.why: Exception | None = None
+        """Why the work for it was ended from outside."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -114,8 +115,8 @@ class Caller:
 
     def cut(self, refused: Refused) -> None:
         """End the work that `until_gone` waits for, and tell the caller why."""
-        if self._work is not None and self._why is None and not self.ended:
-            self._why = refused
+        if self._work is not None and self.why is None and not self.ended:
+            self.why = refused
             self._work.cancel()
 
     async def until_gone(self, work: Awaitable[None]) -> None:
@@ -125,9 +126,9 @@ class Caller:
         try:
             await work
         except asyncio.CancelledError:
-            if self._why is None or self._work is None or self._work.uncancel() > 0:
+            if self.why is None or self._work is None or self._work.uncancel() > 0:
                 raise
-            raise self._why from None
+            raise self.why from None
         finally:
             self._work = None
             watcher.cancel()
@@ -136,8 +137,8 @@ class Caller:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         # Servers also say so when the answer is out; what is done behind it is not to be cut.
-        if self._work is not None and self._why is None and not self.ended:
-            self._why = Gone()
+        if self._work is not None and self.why is None and not self.ended:
+            self.why = Gone()
             self._work.cancel()
 
 

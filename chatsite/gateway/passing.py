@@ -17,7 +17,7 @@ from agent.messages import Usage
 from agent.providers.http import new_call_id
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
-from agent.wire.passing import PassedStream, usage_of
+from agent.wire.passing import EDGE, PassedStream, stop_reason_in, usage_of
 from agent.wire.problems import mask, stream_error
 from agent.wire.sse import SSEParser
 from agent.wire.turn_reader import TurnReader
@@ -66,8 +66,13 @@ class PassedRound:
 
     @property
     def events(self) -> int:
-        """How many pieces have come: about the number of tokens, where nobody counts them."""
         return self._stream.events
+
+    @property
+    def stop_reason(self) -> str:
+        return (
+            self._stream.stop_reason if self.streamed else stop_reason_in(self._dialect, self.whole[-EDGE:])
+        )
 
     async def next(self) -> bytes:
         while not self._over:

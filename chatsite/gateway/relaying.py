@@ -6,10 +6,14 @@ Rule 2: what was used is booked whatever happens: a good end, an error, a caller
 
 from __future__ import annotations
 
-from agent.messages import Usage
+import asyncio
+
+from agent.errors import AgentError
 from chatsite.accounts.keys import KeyView
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import JSON, Caller
+from chatsite.gateway.errors import Refused, refusal_of
+from chatsite.gateway.exchange import LEFT, Exchange
 from chatsite.gateway.rounds import Asker, Round
 from chatsite.gateway.routes import Routes
 
@@ -18,24 +22,39 @@ ONE_ROUND = (b"x-threadloom-rounds", b"1")
 
 async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> None:
     """Raises Refused when there is no answer, or when it broke off."""
-    asker = Asker(routes, caller.dialect, caller.headers, caller.request_id)
+    exchange = Exchange(caller, key, body)
+    asker = Asker(routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds)
+    try:
+        await _pass(caller, asker, body, exchange)
+    except Refused as refused:
+        exchange.failed(refused)
+        raise
+    except AgentError as error:
+        exchange.failed(refusal_of(error))
+        raise
+    except asyncio.CancelledError:
+        exchange.failed(caller.why if isinstance(caller.why, Refused) else Refused(LEFT, "caller_left", ""))
+        raise
+    finally:
+        exchange.note()
+
+
+async def _pass(caller: Caller, asker: Asker, body: Body, exchange: Exchange) -> None:
     round = await asker.ask(body)
     try:
-        await _pass(caller, round)
+        if round.streamed:
+            await _pass_stream(caller, round, exchange)
+        else:
+            exchange.sent(round.whole)
+            await caller.reply(200, round.whole, [JSON, *round.headers, ONE_ROUND])
     finally:
         await round.close()
+        exchange.end_round(round, body)
 
 
-async def _pass(caller: Caller, round: Round) -> None:
-    if not round.streamed:
-        await caller.reply(200, round.whole, [JSON, *round.headers, ONE_ROUND])
-        return
+async def _pass_stream(caller: Caller, round: Round, exchange: Exchange) -> None:
     await caller.begin_stream([*round.headers, ONE_ROUND])
     while data := await round.next():
+        exchange.sent(data)
         await caller.write(data)
     await caller.end()
-
-
-def used(round: Round, body: Body) -> Usage:
-    """What the endpoint counted; else about as much as went to it and came from it."""
-    return round.usage or Usage(len(body.raw) // 4, round.events)

@@ -16,7 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from agent.errors import AgentError, ProviderError, ProviderUnavailable, RequestRejected
@@ -24,14 +26,16 @@ from agent.messages import Usage
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.dialects import Dialect
 from chatsite.gateway.endpoints import Target
-from chatsite.gateway.errors import EndpointRefused, refusal_of
+from chatsite.gateway.errors import EndpointRefused, Refused, refusal_of
 from chatsite.gateway.passing import forwarded, pass_on
+from chatsite.gateway.records import RoundRecord
 from chatsite.gateway.routes import Routes
 from chatsite.gateway.translating import translate
 
 log = logging.getLogger(__name__)
 
 PASSES = 3
+FIRST_PAUSE = 0.5
 LONGEST_WAIT = 5.0
 """Seconds that a caller is made to wait for another try because an endpoint asks for them."""
 
@@ -40,6 +44,7 @@ class Round(Protocol):
     """An answer that has begun, in the caller's dialect and under the public name.
 
     Streamed: `next` gives bytes that end at an event's end, empty when it is over. Else `whole` has all of it.
+    `events` counts what has come: about the number of tokens, where nobody says it. `record` is what is noted of it.
     """
 
     @property
@@ -56,64 +61,114 @@ class Round(Protocol):
     def usage(self) -> Usage | None: ...
     @property
     def events(self) -> int: ...
+    @property
+    def stop_reason(self) -> str: ...
+
+    record: RoundRecord
+    began_at: float
+
     async def next(self) -> bytes: ...
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """`again_in`: seconds until that target may be asked again; None when there is no use in it."""
+
+    refused: Refused
+    is_final: bool
+    again_in: float | None
+
+
 class Asker:
-    """Asks for the rounds of one caller's request."""
+    """Asks for the rounds of one caller's request. Each attempt is told to `records`."""
 
     def __init__(
-        self, routes: Routes, dialect: Dialect, headers: Mapping[bytes, bytes], request_id: str
+        self,
+        routes: Routes,
+        dialect: Dialect,
+        headers: Mapping[bytes, bytes],
+        request_id: str,
+        records: list[RoundRecord],
     ) -> None:
         self._routes = routes
         self._dialect: Dialect = dialect
         self._request_id = request_id
+        self._records = records
         self._headers = forwarded(headers, dialect, request_id)
 
-    async def ask(self, body: Body) -> Round:
-        """Raises Refused: the last target's, when none answers."""
-        targets = list(await self._routes.targets(body.model))
-        for passed in range(1, PASSES + 1):
-            waits: list[float] = []
-            for target in list(targets):
-                try:
-                    return await self._try(target, body)
-                except (AgentError, EndpointRefused) as failure:
-                    error = failure.error if isinstance(failure, EndpointRefused) else failure
-                    refused = failure.refusal if isinstance(failure, EndpointRefused) else refusal_of(failure)
-                    wait = self._note(target, error, passed)
-                if _is_final(error):
-                    raise refused
-                if wait is None:
-                    targets.remove(target)
-                else:
-                    waits.append(wait)
-            if not waits or passed == PASSES:
+    async def ask(self, body: Body, *, depth: int = 0, asked_by: str = "") -> Round:
+        """Raises Refused: the last target's, when none answers. `asked_by`: the hook that wants this rerun."""
+        targets = await self._routes.targets(body.model)
+        for number in range(1, PASSES + 1):
+            failures: dict[Target, _Failure] = {}
+            for target in targets:
+                outcome = await self._attempt(target, body, self._record(target, depth, asked_by), number)
+                if not isinstance(outcome, _Failure):
+                    return outcome
+                if outcome.is_final:
+                    raise outcome.refused
+                failures[target] = outcome
+            waits = {target: f.again_in for target, f in failures.items() if f.again_in is not None}
+            if not waits or number == PASSES:
                 break
-            await asyncio.sleep(min(waits))
-        raise refused
+            await asyncio.sleep(min(waits.values()))
+            targets = tuple(waits)
+        raise outcome.refused
 
-    async def _try(self, target: Target, body: Body) -> Round:
-        if target.endpoint.dialect == self._dialect:
-            round: Round = await pass_on(target, self._dialect, body, self._headers)
-        else:
-            round = await translate(target, self._dialect, body)
+    def _record(self, target: Target, depth: int, asked_by: str) -> RoundRecord:
+        record = RoundRecord(
+            endpoint=target.endpoint.name,
+            model=target.model,
+            dialect=target.endpoint.dialect or "",
+            depth=depth,
+            asked_by=asked_by,
+        )
+        self._records.append(record)
+        return record
+
+    async def _attempt(
+        self, target: Target, body: Body, record: RoundRecord, number: int
+    ) -> Round | _Failure:
+        began_at = time.monotonic()
+        try:
+            answered = await self._open(target, body)
+        except EndpointRefused as refused:
+            record.error_code, record.status = refused.error.code, refused.error.status or 0
+            return self._failure(target, refused.error, refused.refusal, number)
+        except AgentError as error:
+            record.error_code, record.status = error.code, getattr(error, "status", None) or 0
+            return self._failure(target, error, refusal_of(error), number)
+        finally:
+            record.ms = ms_since(began_at)
+        answered.record, answered.began_at = record, began_at
+        record.status, record.first_byte_ms = 200, record.ms
         self._routes.cooling.answered(target)
-        return round
+        return answered
 
-    def _note(self, target: Target, error: AgentError, passed: int) -> float | None:
-        """Seconds until this target may be asked again; None when there is no use in it."""
+    async def _open(self, target: Target, body: Body) -> Round:
+        if target.endpoint.dialect == self._dialect:
+            return await pass_on(target, self._dialect, body, self._headers)
+        return await translate(target, self._dialect, body)
+
+    def _failure(self, target: Target, error: AgentError, refused: Refused, number: int) -> _Failure:
         log.warning("%s: %s failed: %s (%s)", self._request_id, target.name, error, error.code)
-        if not isinstance(error, ProviderError):
-            return None
-        self._routes.cooling.failed(target, error)
-        if not error.retryable:
-            return None
-        asked = error.retry_after if isinstance(error, ProviderUnavailable) else None
-        if asked is None:
-            return 0.25 * 2**passed * random.uniform(0.5, 1)
-        return asked + random.uniform(0, 0.1) if asked <= LONGEST_WAIT else None
+        if isinstance(error, ProviderError):
+            self._routes.cooling.failed(target, error)
+        return _Failure(refused, _is_final(error), _again_in(error, number))
+
+
+def _again_in(error: AgentError, number: int) -> float | None:
+    if not isinstance(error, ProviderError) or not error.retryable:
+        return None
+    asked = error.retry_after if isinstance(error, ProviderUnavailable) else None
+    if asked is None:
+        return FIRST_PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1)
+    return asked + random.uniform(0, 0.1) if asked <= LONGEST_WAIT else None
+
+
+def ms_since(since: float) -> int:
+    return round((time.monotonic() - since) * 1000)
 
 
 def _is_final(error: AgentError) -> bool:

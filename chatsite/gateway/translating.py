@@ -54,6 +54,10 @@ class TranslatedRound:
     def usage(self) -> Usage | None:
         return None if self.end is None else self.end.usage
 
+    @property
+    def stop_reason(self) -> str:
+        return "" if self.end is None else self.end.finish_reason or ""
+
     async def next(self) -> bytes:
         while self.end is None:
             out = self._encode(await self._pull())
