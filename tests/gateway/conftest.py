@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
 import httpx
 import pytest
+import uvicorn
 from django.contrib.auth.models import User
 from django.db import connection
 
@@ -15,7 +18,7 @@ from agent.providers.http import close_shared_clients
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.gateway import auth
+from chatsite.gateway import auth, rounds
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.routes import use_routes
 from tests.standin import StandIn
@@ -66,7 +69,8 @@ def key(person: User) -> Iterator[str]:
 
 
 @pytest.fixture
-async def standin() -> AsyncIterator[StandIn]:
+async def standin(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StandIn]:
+    monkeypatch.setattr(rounds, "FIRST_PAUSE", 0.01)
     async with StandIn() as server:
         yield server
         await close_shared_clients()
@@ -81,3 +85,19 @@ async def http(key: str) -> AsyncIterator[httpx.AsyncClient]:
         transport=transport, base_url="http://gateway.test", headers=headers, timeout=60
     ) as client:
         yield client
+
+
+class _Server(uvicorn.Server):
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # they are pytest's
+
+
+@pytest.fixture
+async def url(key: str) -> AsyncIterator[str]:
+    """The application on a real server in this loop: for streams, and for callers that leave."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = _Server(uvicorn.Config(application, lifespan="off", log_config=None, access_log=False))
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        server.should_exit = server.force_exit = True
+        await serving
