@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agent.messages import Usage
 from chatsite.accounts.keys import KeyView
+from chatsite.gateway import limits
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import Caller
 from chatsite.gateway.errors import Refused
@@ -58,6 +59,7 @@ class Exchange:
         record.stop_reason = round.stop_reason
         if self.keeps_content:
             record.request, record.response = body.raw, response
+        limits.book(self.key, record.usage, record.model, self.body.model)
 
     def note(self) -> None:
         recorder.note(

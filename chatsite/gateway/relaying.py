@@ -10,6 +10,7 @@ import asyncio
 
 from agent.errors import AgentError
 from chatsite.accounts.keys import KeyView
+from chatsite.gateway import limits
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.errors import Refused, refusal_of
@@ -25,6 +26,8 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
     exchange = Exchange(caller, key, body)
     asker = Asker(routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds)
     try:
+        if refused := await limits.check(key):
+            raise refused
         await _pass(caller, asker, body, exchange)
     except Refused as refused:
         exchange.failed(refused)

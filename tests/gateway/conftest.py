@@ -64,6 +64,8 @@ def key_row(person: User) -> ApiKey:
 @pytest.fixture
 def key(person: User) -> Iterator[str]:
     yield keys.new_api_key(person, label="tests")
+    # Before the rows it refers to are gone.
+    assert recorder.flush(30)
     use_routes(None)
     auth.close_connections()
 
