@@ -192,8 +192,8 @@ class _History:
             start, end = groups[count]
             if (bearer := with_note(shorter[start:end], note)) is not None:
                 cut.update(draft)
-                put = [*shorter[:start], *bearer, *shorter[end:]]
-                return [message for at, message in enumerate(put) if at not in set(gone)]
+                put, out = [*shorter[:start], *bearer, *shorter[end:]], set(gone)
+                return [message for at, message in enumerate(put) if at not in out]
         return shorter
 
     def _groups(self) -> list[tuple[int, int]]:
