@@ -7,6 +7,7 @@ Rule 2: content is only held where the key says so (`keep` is full), and only `M
 from __future__ import annotations
 
 import time
+import uuid
 from datetime import timedelta
 
 from django.utils import timezone
@@ -30,6 +31,7 @@ class Exchange:
         self.caller = caller
         self.key = key
         self.body = body
+        self.id = uuid.uuid4().hex
         self.rounds: list[RoundRecord] = []
         self.error_code = ""
         self.keeps_content = key.keep == "full"
@@ -64,6 +66,7 @@ class Exchange:
     def note(self) -> None:
         recorder.note(
             ExchangeRecord(
+                id=self.id,
                 request_id=self.caller.request_id,
                 key_pk=self.key.pk,
                 user_id=self.key.user_id,

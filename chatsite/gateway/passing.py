@@ -69,6 +69,10 @@ class PassedRound:
         return self._stream.events
 
     @property
+    def provider(self) -> Dialect | None:
+        return self.target.endpoint.dialect
+
+    @property
     def stop_reason(self) -> str:
         return (
             self._stream.stop_reason if self.streamed else stop_reason_in(self._dialect, self.whole[-EDGE:])

@@ -15,6 +15,7 @@ from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.errors import Refused, refusal_of
 from chatsite.gateway.exchange import LEFT, Exchange
+from chatsite.gateway.hooked import asking_for, relay_hooked
 from chatsite.gateway.rounds import Asker, Round
 from chatsite.gateway.routes import Routes
 
@@ -22,13 +23,17 @@ ONE_ROUND = (b"x-threadloom-rounds", b"1")
 
 
 async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> None:
-    """Raises Refused when there is no answer, or when it broke off."""
+    """Raises Refused or AgentError when there is no answer, or when it broke off."""
     exchange = Exchange(caller, key, body)
     asker = Asker(routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds)
     try:
         if refused := await limits.check(key):
             raise refused
-        await _pass(caller, asker, body, exchange)
+        asking = asking_for(exchange, routes)
+        if asking is None:
+            await _pass(caller, asker, body, exchange)
+        else:
+            await relay_hooked(asking, asker, exchange)
     except Refused as refused:
         exchange.failed(refused)
         raise

@@ -53,6 +53,10 @@ class Routes:
             raise self._unknown(model)
         return self.cooling.order(found)
 
+    def knows(self, model: str) -> bool:
+        """Without asking anybody."""
+        return model in self._known or model in self._undated
+
     async def models(self) -> list[PublicModel]:
         await self._ask()
         return [PublicModel(name, targets[0].endpoint.name) for name, targets in self._known.items()]

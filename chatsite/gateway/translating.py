@@ -55,6 +55,10 @@ class TranslatedRound:
         return None if self.end is None else self.end.usage
 
     @property
+    def provider(self) -> Dialect | None:
+        return self.target.endpoint.dialect
+
+    @property
     def stop_reason(self) -> str:
         return "" if self.end is None else self.end.finish_reason or ""
 

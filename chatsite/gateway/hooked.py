@@ -1,0 +1,178 @@
+"""A request that hooks want: the loop of `agent.relay` on this gateway's rounds.
+
+How a stream that may hold several rounds is told, in this order:
+
+    x-agentic-stream: single or append      what the caller asks for
+    the key's setting                       what its owner asked for
+    single, when a hook declares its tools  their calls are withheld, and the rounds are one message
+    append                                  else: each round as it comes
+
+OpenAI's dialect has only the single form.
+"""
+
+from __future__ import annotations
+
+from agent.asking import Asking
+from agent.messages import Usage
+from agent.relay import Joining, answer_stream, answer_whole, joining_for
+from agent.rerun import Refusal, RelayContext
+from agent.rerun_guard import Guard, Limits
+from agent.wire.jsontext import dump
+from chatsite.gateway import limits
+from chatsite.gateway.bodies import Body, read_body
+from chatsite.gateway.caller import JSON
+from chatsite.gateway.conf import setting
+from chatsite.gateway.errors import Refused
+from chatsite.gateway.exchange import Exchange
+from chatsite.gateway.hooks.loading import loaded_hooks
+from chatsite.gateway.prices import cost_of
+from chatsite.gateway.rounds import Asker, Round
+from chatsite.gateway.routes import Routes
+
+FORM_HEADER = b"x-agentic-stream"
+TOOLS_HEADER = b"x-threadloom-tools"
+FORMS = ("single", "append")
+
+
+def asking_for(exchange: Exchange, routes: Routes) -> Asking | None:
+    """Those who want this request; None when nobody does."""
+    hooks = loaded_hooks()
+    if not hooks:
+        return None
+    # Several answers side by side are no turn that a hook could look at.
+    if exchange.caller.dialect == "openai" and exchange.body.json.get("n") not in (None, 1):
+        return None
+    asking = Asking(hooks, _context(exchange), _guard(exchange), knows_model=routes.knows)
+    return asking if asking.hooks else None
+
+
+async def relay_hooked(asking: Asking, asker: Asker, exchange: Exchange) -> None:
+    rounds = _Rounds(asker, exchange)
+    form = _form(exchange)
+    try:
+        made = await asking.before()
+        if isinstance(made, Refusal):
+            raise Refused(made.status, made.code, made.reason)
+        if exchange.body.stream:
+            await answer_stream(asking, rounds, _joining(asking, exchange, form), _Way(exchange, rounds))
+        else:
+            whole = await answer_whole(asking, rounds)
+            exchange.sent(whole)
+            await exchange.caller.reply(200, whole, [JSON, *rounds.headers])
+    finally:
+        await rounds.close()
+        await asking.close()
+
+
+class _Rounds:
+    """What the loop asks: each round under the key's limits, booked when it ends."""
+
+    def __init__(self, asker: Asker, exchange: Exchange) -> None:
+        self._asker = asker
+        self._exchange = exchange
+        self._open: list[tuple[Round, Body]] = []
+        self._asked = 0
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Of the last round; and how many there were."""
+        last = self._open[-1][0].headers if self._open else ()
+        return [*last, (b"x-threadloom-rounds", str(self._asked).encode())]
+
+    @property
+    def first_headers(self) -> list[tuple[bytes, bytes]]:
+        return list(self._open[-1][0].headers)
+
+    async def ask(self, call: RelayContext, asked_by: str) -> Round:
+        if self._asked and (refused := await limits.check(self._exchange.key, rerun=True)):
+            raise refused
+        await self.close()
+        self._asked += 1
+        body = _body_of(call, self._exchange.body)
+        round = await self._asker.ask(body, depth=self._asked - 1, asked_by=asked_by)
+        self._open.append((round, body))
+        return round
+
+    def end(self, round: Round) -> tuple[Usage, float | None]:
+        body = self._open[-1][1]
+        self._exchange.end_round(round, body, round.whole or None)
+        used = round.record.usage
+        cost = cost_of(used, round.target.model, body.model)
+        return used, None if cost is None else float(cost)
+
+    async def close(self) -> None:
+        for round, _ in self._open:
+            await round.close()
+        del self._open[:-1]
+
+
+class _Way:
+    def __init__(self, exchange: Exchange, rounds: _Rounds) -> None:
+        self._exchange = exchange
+        self._rounds = rounds
+
+    async def begin(self) -> None:
+        await self._exchange.caller.begin_stream(self._rounds.first_headers)
+
+    async def send(self, data: bytes) -> None:
+        self._exchange.sent(data)
+        await self._exchange.caller.write(data)
+
+    async def end(self) -> None:
+        await self._exchange.caller.end()
+
+
+def _body_of(call: RelayContext, asked: Body) -> Body:
+    """The request of a round. What no hook has changed goes on in the bytes it came in."""
+    if call.body is asked.json:
+        return asked
+    body = {name: value for name, value in call.body.items() if name != "stream"}
+    return read_body(dump(body | {"stream": True} if asked.stream else body).encode())
+
+
+def _context(exchange: Exchange) -> RelayContext:
+    caller, key, body = exchange.caller, exchange.key, exchange.body
+    return RelayContext(
+        dialect=caller.dialect,
+        model=body.model,
+        body=body.json,
+        request_id=caller.request_id,
+        stream=body.stream,
+        key_label=key.label,
+        user_id=key.user_id,
+        key_pk=key.pk,
+        keep=key.keep,
+        exchange_id=exchange.id,
+        asked_tools=tuple(filter(None, map(str.strip, caller.header(TOOLS_HEADER).split(",")))),
+    )
+
+
+def _guard(exchange: Exchange) -> Guard:
+    return Guard(
+        Limits(
+            max_reruns=exchange.key.max_agentic_loops or setting("GATEWAY_MAX_RERUNS"),
+            seconds=setting("GATEWAY_MAX_SECONDS"),
+            tokens=setting("GATEWAY_MAX_TOKENS"),
+            cost=setting("GATEWAY_MAX_COST"),
+        )
+    )
+
+
+def _form(exchange: Exchange) -> str:
+    asked = exchange.caller.header(FORM_HEADER).strip().lower()
+    if asked and asked not in FORMS:
+        raise Refused(400, "invalid_request", "x-agentic-stream: must be single or append.")
+    return asked or exchange.key.stream_form
+
+
+def _joining(asking: Asking, exchange: Exchange, form: str) -> Joining:
+    declared = asking.serves
+    all_declare = all(hook.serves for hook in asking.hooks)
+    options = exchange.body.json.get("stream_options")
+    return joining_for(
+        exchange.caller.dialect,
+        asking,
+        append=form == "append" or (not form and not declared),
+        holds=declared if all_declare else None,
+        include_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+    )
