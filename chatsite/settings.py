@@ -44,6 +44,7 @@ GATEWAY_IDLE_TIMEOUT = env.amount("GATEWAY_IDLE_TIMEOUT", 60)
 
 # Hooks of the gateway (read by chatsite.gateway.hooks)
 
+GATEWAY_RENDERER = "chatsite.chat.render.fragments.render_messages"
 GATEWAY_HOOKS = env.listing("GATEWAY_HOOKS")
 GATEWAY_MAX_RERUNS = env.whole("GATEWAY_MAX_RERUNS", 3)
 GATEWAY_MAX_SECONDS = env.amount("GATEWAY_MAX_SECONDS", 600)

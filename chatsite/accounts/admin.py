@@ -53,11 +53,11 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     actions = ("revoke",)
     fields = (*FACTS, *LIMITS)
     list_display = (
-        "begins_with", "label", "user", "state", "opens", "for_models", "rate", "money_spent", "last_used_at",
+        "begins_with", "label", "user", "state", "money_spent", "rate", "for_models", "opens", "last_used_at",
         "created_at",
     )  # fmt: skip
     list_select_related = ("user",)
-    list_filter = (LiveFilter, ("revoked_at", admin.EmptyFieldListFilter), UserFilter, DayFilter)
+    list_filter = (LiveFilter, UserFilter, DayFilter)
     search_fields = ("label", "hint", f"user__{USERNAME}")
     search_help_text = "Label, the key's first characters, or user name."
 
@@ -96,6 +96,13 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         if obj is None:
             return ()
         return FACTS if self.has_change_permission(request, obj) else (*FACTS, *LIMITS)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], **kwargs: Any
+    ) -> HttpResponse:
+        # Behind a new key comes the page that shows it, so there is one way to save.
+        one_way = {"show_save_and_add_another": False, "show_save_and_continue": kwargs.get("change", False)}
+        return super().render_change_form(request, context | one_way, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:

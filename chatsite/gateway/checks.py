@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.utils.module_loading import import_string
 
 from agent.errors import AgentError, InvalidRequest
 from agent.rerun_guard import max_loops
@@ -75,3 +76,21 @@ def models_can_be_served(**_: Any) -> list[CheckMessage]:
     except (ConfigError, InvalidRequest) as error:
         return [Error(str(error), hint="The README has the form of GATEWAY_MODELS.", id="gateway.E010")]
     return []
+
+
+@register()
+def renderer_is_there(**_: Any) -> list[CheckMessage]:
+    path = setting("GATEWAY_RENDERER")
+    try:
+        found = import_string(path) if path else None
+    except ImportError as error:
+        return [_no_renderer(path, f"cannot be imported: {error}")]
+    return [] if found is None or callable(found) else [_no_renderer(path, "is nothing that can be called")]
+
+
+def _no_renderer(path: str, why: str) -> CheckMessage:
+    return Error(
+        f"GATEWAY_RENDERER names {path!r}, which {why}.",
+        hint="Write the dotted path of a function of messages and `name`, or nothing for plain text.",
+        id="gateway.E030",
+    )

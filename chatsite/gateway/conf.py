@@ -15,6 +15,8 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_MODELS": [],
     "MODEL_PRICES": {},
     "REDIS_URL": "",
+    # Dotted path of what makes HTML of messages for the admin; see `admin.conversation`.
+    "GATEWAY_RENDERER": "",
     # Public name -> endpoints; see `routes`.
     "GATEWAY_MODELS": {},
     # Bytes of a request.

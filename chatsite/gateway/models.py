@@ -127,3 +127,15 @@ class ExchangeCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.state})"
+
+
+class LoadedHook(models.Model):
+    """No row: what the admin's page of loaded hooks, and the permission to see it, hang on."""
+
+    class Meta:
+        managed = False
+        default_permissions = ("view",)
+        verbose_name = "loaded hook"
+
+    def __str__(self) -> str:
+        return "loaded hook"

@@ -14,19 +14,28 @@ Rule 3: applying a fragment twice changes nothing the second time (`swaps.py` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from django.utils.safestring import SafeString, mark_safe
 
+from agent.messages import Message
 from chatsite.chat.render.asking import standing_html
 from chatsite.chat.render.context import Typed
 from chatsite.chat.render.ends import spoken
 from chatsite.chat.render.swaps import live, live_html, replace_shown, status, title_html, up
 from chatsite.chat.render.transcript import Writer
-from chatsite.chat.state import Segment, ThreadState
+from chatsite.chat.state import RunView, Segment, ThreadState
 
-__all__ = ["FragmentWriter", "live_html", "render_full", "render_runs", "render_transcript", "standing_html"]
+__all__ = [
+    "FragmentWriter",
+    "live_html",
+    "render_full",
+    "render_messages",
+    "render_runs",
+    "render_transcript",
+    "standing_html",
+]
 
 
 def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
@@ -40,6 +49,13 @@ def render_runs(state: ThreadState) -> tuple[SafeString, ...]:
     writer = Writer()
     writer.look(told, told.segments)
     return tuple(mark_safe(writer.segment(segment)) for segment in told.segments)  # noqa: S308 - as above
+
+
+def render_messages(messages: Sequence[Message], *, name: str) -> SafeString:
+    """Messages that are no thread's, for whoever only reads. `name` is in every id, so that a page may hold several."""
+    own = tuple(replace(message, id=f"{name}-{message.id}") for message in messages)
+    segment = Segment(RunView(id=name, state="finished", stop_reason="stop"), own)
+    return render_runs(ThreadState(thread_id=name, segments=(segment,)))[0]
 
 
 def render_full(state: ThreadState) -> str:

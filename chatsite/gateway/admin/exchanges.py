@@ -1,0 +1,308 @@
+"""Exchanges and tool calls: lists by what an index answers, and a page with everything about one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
+from django.utils.safestring import SafeString
+
+from agent.messages import Message
+from chatsite.accounts.models import ApiKey
+from chatsite.adminkit.base import NOTHING, Link, ReadOnlyAdmin, as_json_text, link_to, list_url, row_url
+from chatsite.adminkit.filters import DayFilter, FormFilter, UserFilter, ValueFilter, distinct_values
+from chatsite.gateway.admin import conversation
+from chatsite.gateway.admin.conversation import Asked
+from chatsite.gateway.models import Counted, Exchange, ExchangeCall, Round
+from chatsite.phrases import count, duration, money, plain
+
+SHORT_ID = 18
+MOST_MESSAGES = 100
+"""Of one request, on the page; how many came before them is said."""
+MOST_ROUNDS = 50
+PIECES = ("request", "response")
+
+
+# -- filters -------------------------------------------------------------------------------------------------
+
+
+class ModelFilter(ValueFilter):
+    title = "model"
+    parameter_name = "model"
+
+    def values(self) -> list[str]:
+        return distinct_values(Exchange, "model")
+
+
+class StatusFilter(ValueFilter):
+    title = "status"
+    parameter_name = "status"
+
+    def values(self) -> list[str]:
+        return [str(status) for status in distinct_values(Exchange, "status")]
+
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        # Beyond what the column holds, PostgreSQL would refuse the question.
+        known = value.isascii() and value.isdecimal() and len(value) < 9
+        return rows.filter(status=int(value)) if known else rows.none()
+
+
+class KeyFilter(FormFilter):
+    title = "key"
+    inputs = {"key": {"label": "Label, or how it begins", "type": "search"}}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        given = self.used_parameters.get("key", "").strip()
+        if not given:
+            return queryset
+        keys = ApiKey.objects.filter(Q(label=given) | Q(hint=given.rstrip("…")))
+        return queryset.filter(key__in=list(keys.values_list("pk", flat=True)[:200]))
+
+
+# -- the lists -----------------------------------------------------------------------------------------------
+
+
+@admin.register(Exchange)
+class ExchangeAdmin(ReadOnlyAdmin):
+    list_display = (
+        "short_id", "created_at", "status", "model", "of_key", "rounds", "tokens", "money_spent", "took",
+        "error_code", "of_user",
+    )  # fmt: skip
+    list_select_related = ("key", "user")
+    heavy = ("request", "response")
+    list_filter = (StatusFilter, ModelFilter, KeyFilter, UserFilter, DayFilter)
+    search_fields = ("request_id__exact", "public_id__exact")
+    search_help_text = "Request id, as the answer's x-request-id has it."
+    link_lookups = frozenset({"key__id__exact"})
+
+    @admin.display(description="request")
+    def short_id(self, row: Exchange) -> str:
+        return plain(row.request_id, SHORT_ID) or row.public_id[:SHORT_ID]
+
+    @admin.display(description="key")
+    def of_key(self, row: Exchange) -> SafeString | str:
+        return link_to(plain(str(row.key), 40), row_url(row.key)) if row.key else NOTHING
+
+    @admin.display(description="user")
+    def of_user(self, row: Exchange) -> str:
+        return str(row.user or NOTHING)
+
+    @admin.display(description="rounds", ordering="round_count")
+    def rounds(self, row: Exchange) -> str:
+        return str(row.round_count)
+
+    @admin.display(description="tokens")
+    def tokens(self, row: Exchange) -> str:
+        return f"{row.input_tokens:,} in, {row.output_tokens:,} out"
+
+    @admin.display(description="cost")
+    def money_spent(self, row: Exchange) -> str:
+        return NOTHING if row.cost is None else money(row.cost)
+
+    @admin.display(description="took", ordering="ms")
+    def took(self, row: Exchange) -> str:
+        return duration(row.ms)
+
+    # -- one exchange ----------------------------------------------------------------------------------------
+
+    def get_urls(self) -> list[Any]:
+        kept = self.admin_site.admin_view(self.kept_view)
+        return [
+            path("<int:pk>/kept/<str:piece>/", kept, name="gateway_exchange_kept"),
+            path("<int:pk>/kept/<int:number>/<str:piece>/", kept, name="gateway_round_kept"),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        self.require_view(request)
+        if request.method not in {"GET", "HEAD"}:
+            raise PermissionDenied
+        if not (object_id.isascii() and object_id.isdecimal() and len(object_id) < 19):
+            raise Http404
+        rows = Exchange.objects.select_related("key", "user")
+        context = {
+            **self.admin_site.each_context(request),
+            **page_of(get_object_or_404(rows, pk=int(object_id))),
+        }
+        return TemplateResponse(request, "admin/gateway/exchange.html", context)
+
+    def kept_view(self, request: HttpRequest, pk: int, piece: str, number: int | None = None) -> HttpResponse:
+        """A kept text exactly as it was kept."""
+        self.require_view(request)
+        if piece not in PIECES:
+            raise Http404
+        if number is None:
+            row: Any = get_object_or_404(Exchange.objects.only(piece), pk=pk)
+        else:
+            row = get_object_or_404(Round.objects.only(piece), exchange=pk, number=number)
+        return HttpResponse(getattr(row, piece), content_type="text/plain; charset=utf-8")
+
+
+@admin.register(ExchangeCall)
+class ExchangeCallAdmin(ReadOnlyAdmin):
+    fields = (
+        "call_id", "name", "state", "error_code", "key", "of_exchange", "pretty_arguments", "pretty_result",
+        "claimed_at", "finished_at",
+    )  # fmt: skip
+    list_display = ("name", "state", "error_code", "key", "claimed_at", "finished_at")
+    list_select_related = ("key",)
+    heavy = ("arguments", "result")
+    list_filter = ("state",)
+    search_fields = ("call_id__exact", "exchange_id__exact", "name__exact")
+    search_help_text = "The tool's name, the call's id, or the exchange's."
+
+    @admin.display(description="exchange")
+    def of_exchange(self, row: ExchangeCall) -> SafeString | str:
+        pk = Exchange.objects.filter(public_id=row.exchange_id).values_list("pk", flat=True).first()
+        return link_to(row.exchange_id, exchange_url(pk)) if pk else row.exchange_id
+
+    @admin.display(description="arguments")
+    def pretty_arguments(self, row: ExchangeCall) -> SafeString | str:
+        return as_json_text(row.arguments)
+
+    @admin.display(description="result")
+    def pretty_result(self, row: ExchangeCall) -> SafeString | str:
+        return as_json_text(row.result)
+
+
+def exchange_url(pk: int) -> str:
+    return reverse("admin:gateway_exchange_change", args=[pk])
+
+
+# -- the page ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kept text: set out in lines, and where it stands alone."""
+
+    title: str
+    text: SafeString | str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundView:
+    row: Round
+    title: str
+    facts: tuple[Link, ...]
+    added: SafeString | None
+    answer: SafeString | None
+    kept: tuple[Kept, ...]
+
+
+def page_of(exchange: Exchange) -> dict[str, Any]:
+    asked = conversation.asked_in(exchange.request, exchange.dialect)
+    answer = conversation.answered_in(exchange.response, exchange.dialect)
+    rows = list(exchange.rounds.order_by("number")[: MOST_ROUNDS + 1])
+    return {
+        "exchange": exchange,
+        "facts": tuple(_facts(exchange, asked)),
+        "system": asked.system if asked else "",
+        "earlier": max(0, len(asked.messages) - MOST_MESSAGES) if asked else 0,
+        "conversation": _conversation(asked, answer),
+        "kept": tuple(_kept(exchange)),
+        "rounds": tuple(_round_views(rows[:MOST_ROUNDS])),
+        "more_rounds": exchange.round_count - MOST_ROUNDS,
+        "calls": tuple(ExchangeCall.objects.filter(exchange_id=exchange.public_id).order_by("pk")),
+        "links": _links(exchange),
+    }
+
+
+def _conversation(asked: Asked | None, answer: Message | None) -> SafeString | None:
+    messages = [*(asked.messages[-MOST_MESSAGES:] if asked else ()), *([answer] if answer else ())]
+    return conversation.html_of(messages, "x") if messages else None
+
+
+def _links(exchange: Exchange) -> tuple[Link, ...]:
+    if exchange.key is None:
+        return ()
+    return (
+        ("Its key", row_url(exchange.key)),
+        ("All of its key", list_url(Exchange, key__id__exact=exchange.key.pk)),
+    )
+
+
+def _facts(row: Exchange, asked: Asked | None) -> Iterator[Link]:
+    yield "Status", f"{row.status or NOTHING}" + (" (the caller had left)" if row.status == 499 else "")
+    if row.error_code:
+        yield "Error", row.error_code
+    yield "Model", row.model or NOTHING
+    yield "Dialect", row.dialect + (", streamed" if row.stream else "")
+    yield "Key", str(row.key or NOTHING)
+    yield "User", str(row.user or NOTHING)
+    yield "Started", f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield "Rounds", count(row.round_count, "round")
+    yield from _counted(row)
+    if asked and asked.tools:
+        yield "Tools", plain(", ".join(asked.tools), 300)
+
+
+def _counted(row: Counted) -> Iterator[Link]:
+    yield "Tokens", f"{row.input_tokens:,} in, {row.output_tokens:,} out"
+    for name, tokens in (
+        ("Reasoning", row.reasoning_tokens),
+        ("From cache", row.cached_input_tokens),
+        ("To cache", row.cache_write_input_tokens),
+    ):
+        if tokens:
+            yield name, f"{tokens:,}"
+    yield "Cost", NOTHING if row.cost is None else money(row.cost)
+    yield "Took", duration(row.ms)
+    if row.first_byte_ms is not None:
+        yield "First byte", duration(row.first_byte_ms)
+
+
+def _round_views(rows: Sequence[Round]) -> Iterator[RoundView]:
+    before: Asked | None = None
+    for row in rows:
+        asked = conversation.asked_in(row.request, row.dialect)
+        added = asked.since(before)[-MOST_MESSAGES:] if asked and row.depth else ()
+        answer = conversation.answered_in(row.response, row.dialect)
+        yield RoundView(
+            row=row,
+            title=_title(row),
+            facts=tuple(_round_facts(row)),
+            added=conversation.html_of(added, f"a{row.number}") if added else None,
+            answer=conversation.html_of([answer], f"r{row.number}") if answer else None,
+            kept=tuple(_kept(row)),
+        )
+        before = asked or before
+
+
+def _title(row: Round) -> str:
+    if row.asked_by:
+        return f"Round {row.number}: rerun {row.depth}, asked for by {row.asked_by}"
+    return f"Round {row.number}" + (f": rerun {row.depth}" if row.depth else "")
+
+
+def _round_facts(row: Round) -> Iterator[Link]:
+    yield "Endpoint", row.endpoint or NOTHING
+    yield "Model", row.model or NOTHING
+    yield "Dialect", row.dialect or NOTHING
+    yield "Status", str(row.status or "no answer")
+    if row.error_code:
+        yield "Error", row.error_code
+    if row.stop_reason:
+        yield "Stop reason", row.stop_reason
+    yield from _counted(row)
+
+
+def _kept(row: Exchange | Round) -> Iterator[Kept]:
+    """The texts of an exchange or a round that there are."""
+    name, at = "admin:gateway_exchange_kept", [row.pk]
+    if isinstance(row, Round):
+        name, at = "admin:gateway_round_kept", [row.exchange_id, row.number]
+    for piece, title in zip(PIECES, ("Request", "Answer"), strict=True):
+        if text := getattr(row, piece):
+            yield Kept(title, as_json_text(text), reverse(name, args=[*at, piece]))

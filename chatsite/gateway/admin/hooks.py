@@ -1,0 +1,80 @@
+"""The hooks that are loaded, in the order in which they are asked. Where they come from is the environment's to say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from agent.rerun import Hook
+from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
+from chatsite.gateway.conf import setting
+from chatsite.gateway.hooks.litellm_form import LiteLLMHook
+from chatsite.gateway.hooks.loading import HookError, loaded_hooks
+from chatsite.gateway.models import LoadedHook
+
+
+@dataclass(frozen=True, slots=True)
+class HookView:
+    place: int
+    entry: str
+    name: str
+    form: str
+    serves: str
+    timeout: str
+    file: str
+
+
+@admin.register(LoadedHook)
+class LoadedHookAdmin(ReadOnlyAdmin):
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        self.require_view(request)
+        if request.method not in {"GET", "HEAD"}:
+            raise PermissionDenied
+        problem, hooks = "", ()
+        try:
+            hooks = tuple(views_of(setting("GATEWAY_HOOKS"), loaded_hooks()))
+        except HookError as error:  # the environment was changed since the start
+            problem = str(error)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Loaded hooks",
+            "opts": self.opts,
+            "media": self.media,
+            "hooks": hooks,
+            "problem": problem,
+            "max_reruns": setting("GATEWAY_MAX_RERUNS"),
+        }
+        return TemplateResponse(request, "admin/gateway/hooks.html", context)
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        raise Http404
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        raise Http404
+
+
+def views_of(entries: list[str], hooks: tuple[Hook, ...]) -> Iterator[HookView]:
+    for place, (entry, hook) in enumerate(zip(entries, hooks, strict=True), 1):
+        yield HookView(
+            place=place,
+            entry=entry,
+            name=hook.name,
+            form="LiteLLM's" if isinstance(hook, LiteLLMHook) else "our own",
+            serves=", ".join(sorted(hook.serves)) or NOTHING,
+            timeout=f"{hook.timeout:g} s",
+            file=_file_of(hook),
+        )
+
+
+def _file_of(hook: Hook) -> str:
+    try:
+        return inspect.getfile(type(hook.hook if isinstance(hook, LiteLLMHook) else hook))
+    except (OSError, TypeError):
+        return NOTHING
