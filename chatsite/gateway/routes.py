@@ -32,8 +32,8 @@ class Routes:
     def __init__(self, config: Config, *, demo: Provider | None = None) -> None:
         self.cooling = Cooling()
         demo = demo or DemoProvider()
-        self._named = {**config.named}
-        self._named.setdefault(DEMO, (Target(Endpoint(demo.name, demo), DEMO),))
+        self._named = config.named
+        self._demo = config.named.get(DEMO) or (Target(Endpoint(demo.name, demo), DEMO),)
         self._lists = {
             endpoint: ModelList(endpoint.provider, endpoint.listed)  # type: ignore[arg-type]
             for endpoint in config.endpoints
@@ -73,8 +73,9 @@ class Routes:
                 known[model] = (*known.get(model, ()), Target(endpoint, model))
                 if not endpoint.listed and (plain := DATED.sub("", model)) != model:
                     undated.setdefault(plain, (Target(endpoint, plain),))
-        # Its own names twice: first in the list, and not to be replaced.
-        self._known, self._undated = {**self._named, **known, **self._named}, undated
+        # The public names twice: first in the list, and not to be replaced.
+        self._known = {**self._named, **known, **self._named, DEMO: self._demo}
+        self._undated = undated
 
     def _unknown(self, model: str) -> Refused:
         problems = [models.problem for models in self._lists.values() if models.problem]

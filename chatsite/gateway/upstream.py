@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from io import BytesIO
 
 import aiohttp
 from yarl import URL
@@ -21,6 +22,7 @@ from agent.errors import BadStream, ProviderError, ProviderTimeout, ProviderUnre
 from agent.providers.http import Timeouts
 from agent.providers.transport import shared_session
 
+LARGE = 512 * 1024
 MAX_WHOLE = 64 * 1024 * 1024
 """Bytes of an answer that comes in one piece."""
 
@@ -96,7 +98,7 @@ async def send(
     try:
         async with asyncio.timeout(timeouts.first_byte):
             response = await shared_session().post(
-                url, data=body, headers=headers, timeout=client_timeout, allow_redirects=False
+                url, data=_payload(body), headers=headers, timeout=client_timeout, allow_redirects=False
             )
             answer = Answer(response, timeouts.idle)
             await answer.begin()
@@ -107,6 +109,11 @@ async def send(
             raise _network_error(error, timeouts) from error
         raise
     return answer
+
+
+def _payload(body: bytes) -> bytes | BytesIO:
+    """A large body is written piece by piece, or the loop would stand still for it."""
+    return body if len(body) < LARGE else BytesIO(body)
 
 
 def _network_error(error: Exception, timeouts: Timeouts) -> ProviderError:

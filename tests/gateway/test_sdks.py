@@ -284,7 +284,7 @@ async def test_the_sync_sdks_work_too(url, key, standin):
 
 async def test_both_sdks_list_the_models(openai_sdk, anthropic_sdk, standin):
     serve(openai_at(standin, listed=()), anthropic_at(standin, listed=("other",)))
-    expected = ["demo", "stand-in", "stand-in-mini", "other"]
+    expected = ["stand-in", "stand-in-mini", "other", "demo"]
     assert [model.id async for model in openai_sdk.models.list()] == expected
     assert [model.id async for model in anthropic_sdk.models.list(limit=3)] == expected
     assert (await openai_sdk.models.retrieve("other")).owned_by == "anthropic"

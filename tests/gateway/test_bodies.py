@@ -1,0 +1,203 @@
+"""What callers may send, and what they are told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chatsite.gateway.bodies import read_body, with_model
+from chatsite.gateway.errors import Refused
+from chatsite.gateway.routes import use_routes
+from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
+
+each_path = pytest.mark.parametrize("path", [CHAT, MESSAGES])
+
+NO_BODIES = [b"", b"{", b"[]", b'"text"', b"null", b"7", b'{"model":"stand-in",}', b"\xff\xfe", b"{}"]
+NO_BODIES += [b"[" * 100_000, b'{"a":' * 5000, b'{"model": "stand-in"} more', b"\xef\xbb\xbf{}"]
+
+
+@each_path
+@pytest.mark.parametrize("raw", NO_BODIES, ids=range(len(NO_BODIES)))
+async def test_what_is_no_request_is_400(http, standin, path, raw):
+    serve(openai_at(standin))
+    answer = await http.post(path, content=raw)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+    assert standin.exchanges == []
+
+
+@each_path
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("stream", value) for value in ("true", 1, [], {})),
+        *(("model", value) for value in (7, "", ["a"], "x" * 300, "a\nb", None, {})),
+    ],
+)
+async def test_the_two_fields_that_are_read_must_be_right(http, standin, path, field, value):
+    serve(openai_at(standin))
+    answer = await http.post(path, json={**asking(), field: value})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(f"{field}: ")
+
+
+@each_path
+async def test_an_unknown_model_is_404(http, standin, path):
+    serve(openai_at(standin))
+    answer = await http.post(path, json=asking(model="nope"))
+    assert answer.status_code == 404
+    if path == CHAT:
+        assert answer.json()["error"]["code"] == "model_not_found"
+    else:
+        assert answer.json()["error"]["type"] == "not_found_error"
+
+
+@each_path
+async def test_a_large_body_is_taken_and_a_larger_one_is_413(http, standin, path, settings):
+    serve(openai_at(standin) if path == CHAT else anthropic_at(standin))
+    body = asking("x" * 5_000_000)
+    assert (await http.post(path, json=body)).status_code == 200
+    assert standin.exchanges[-1].json == body
+    settings.GATEWAY_MAX_BODY = 1000
+    answer = await http.post(path, json=asking("x" * 2000))
+    assert answer.status_code == 413
+    assert "1000" in answer.json()["error"]["message"]
+
+    async def without_length():
+        for _ in range(50):
+            yield b"x" * 100
+
+    assert (await http.post(path, content=without_length())).status_code == 413
+
+
+ODD_MESSAGES = [
+    7,
+    "text",
+    {},
+    [7],
+    ["a"],
+    [None],
+    [{}],
+    [{"role": 7, "content": "a"}],
+    [{"role": "wizard", "content": "a"}],
+    [{"role": "user", "content": 7}],
+    [{"role": "user", "content": [7]}],
+    [{"role": "user", "content": [{"type": 7}]}],
+    [{"role": "user", "content": [{"type": "text", "text": 7}]}],
+    [{"role": "user", "content": [{"type": "wizard"}]}],
+    [],
+]
+
+
+@each_path
+@pytest.mark.parametrize("messages", ODD_MESSAGES, ids=range(len(ODD_MESSAGES)))
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_body_that_cannot_be_translated_is_400_and_says_where(http, standin, path, messages, stream):
+    serve(anthropic_at(standin) if path == CHAT else openai_at(standin))
+    answer = await http.post(path, json={**asking(stream=stream), "messages": messages})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("messages")
+    assert standin.exchanges == []
+
+
+@each_path
+async def test_odd_histories_are_put_in_order_by_a_translation(http, standin, path):
+    """Results without calls, one id twice, nothing said: servers refuse a whole conversation for less."""
+    serve(anthropic_at(standin) if path == CHAT else openai_at(standin))
+    if path == CHAT:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": ""},
+            {"role": "tool", "tool_call_id": "nobody", "content": "lost"},
+            {"role": "assistant", "content": None, "tool_calls": [call, call]},
+            {"role": "tool", "tool_call_id": "c", "content": ""},
+            {"role": "user", "content": "Well?"},
+        ]
+    else:
+        call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+        messages = [
+            {"role": "user", "content": ""},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "nobody", "content": "lost"}],
+            },
+            {"role": "assistant", "content": [call, call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": ""}]},
+            {"role": "user", "content": "Well?"},
+        ]
+    answer = await http.post(path, json={**asking(), "messages": messages})
+    assert answer.status_code == 200
+    assert "lost" not in standin.exchanges[-1].body.decode()
+
+
+@each_path
+async def test_ten_thousand_messages_pass_and_are_translated(http, standin, path):
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"word {n}"} for n in range(9999)]
+    for at in (openai_at, anthropic_at):
+        serve(at(standin))
+        assert (await http.post(path, json={**asking(), "messages": messages})).status_code == 200
+        assert len(standin.exchanges[-1].json["messages"]) == 9999
+
+
+async def test_a_field_without_counterpart_is_named(http, standin):
+    serve(anthropic_at(standin))
+    for field, value in (("n", 2), ("response_format", {"type": "json_object"}), ("functions", [{}])):
+        answer = await http.post(CHAT, json=asking(**{field: value}))
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == field
+    serve(openai_at(standin))
+    answer = await http.post(MESSAGES, json=asking(tools=[{"type": "bash_20250124", "name": "bash"}]))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("tools: ")
+
+
+async def test_the_demo_model_speaks_both(http):
+    use_routes(None)
+    chat = await http.post(CHAT, json={"model": "demo", "messages": [{"role": "user", "content": "help"}]})
+    assert chat.json()["choices"][0]["message"]["content"]
+    said = await http.post(MESSAGES, json=asking("help", model="demo", stream=True))
+    assert b"message_stop" in said.content
+
+
+# -- the pure part -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"model":"a"}',
+        b'{ "x" : "model", "model"\n:\t"a" }',
+        b'{"m":{"model":"a"},"model":"a","n":[{"model":"a"}]}',
+        b'{"text":"\\"model\\":\\"a\\"","model":"a"}',
+        b'{"\\u006dodel":"a"}',
+        b'{"text":"}]\\\\","model":"a"}',
+    ],
+)
+def test_only_the_models_own_place_changes(raw):
+    body = read_body(raw)
+    assert body.model == "a"
+    made = body.named('b"\\1')
+    expected = json.loads(raw) | {"model": 'b"\\1'}
+    assert json.loads(made) == expected
+    assert len(made) - len(raw) == len(json.dumps('b"\\1')) - len('"a"')
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"model":"a","model":"b"}', b'{"mod\\u0065l":"a","model":"b"}', b'{"model":"a","x":1,"model":"a"}'],
+)
+def test_a_model_that_is_named_twice_is_refused(raw):
+    with pytest.raises(Refused, match="twice"):
+        read_body(raw)
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_refuse():
+    body = read_body(b'{"model":"a","messages":[{"role":"user","content":"\\ud83d"}]}')
+    assert body.raw.endswith(b'"\\ud83d"}]}')
+    assert body.json["messages"][0]["content"] == "\ufffd"
+
+
+def test_an_object_without_a_model_stays():
+    assert with_model(b'{"a":1}', "b") == b'{"a":1}'
+    assert MODEL

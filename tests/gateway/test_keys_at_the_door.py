@@ -1,0 +1,181 @@
+"""Who may, at every door that needs a key."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from django.utils import timezone
+
+from chatsite.accounts.keys import new_api_key
+from chatsite.accounts.models import ApiKey
+from chatsite.asgi import application
+from chatsite.gateway import auth
+from chatsite.gateway.recorder import recorder
+from tests.gateway.conftest import off_loop
+from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
+from tests.standin import Broken, Say
+
+PATHS = [("POST", CHAT), ("POST", MESSAGES), ("POST", f"{MESSAGES}/count_tokens"), ("GET", "/v1/models")]
+PATHS += [("GET", f"/v1/models/{MODEL}")]
+each_path = pytest.mark.parametrize(("method", "path"), PATHS)
+
+
+@pytest.fixture
+async def anybody():
+    transport = httpx.ASGITransport(app=application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway.test", timeout=60) as client:
+        yield client
+
+
+async def call(client, method, path, headers, **more):
+    body = {"json": asking(**more)} if method == "POST" else {}
+    return await client.request(method, path, headers=headers, **body)
+
+
+WRONG = ["tl-no-such-key", "", " ", "Bearer", "a b", "x" * 5000, "\u00e9", "tl-\u200b"]
+
+
+@each_path
+@pytest.mark.parametrize("wrong", [None, *WRONG])
+async def test_without_a_good_key_it_is_401(anybody, key, standin, method, path, wrong):
+    serve(openai_at(standin))
+    for headers in (
+        {b"authorization": f"Bearer {wrong}".encode()},
+        {b"x-api-key": (wrong or "").encode(), b"anthropic-version": b"2023-06-01"},
+    ):
+        answer = await call(anybody, method, path, {} if wrong is None else headers)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["message"]
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert standin.exchanges == []
+
+
+@each_path
+async def test_the_key_may_come_in_either_header_and_with_blanks_around_it(
+    anybody, key, standin, method, path
+):
+    serve(openai_at(standin))
+    for headers in (
+        {"authorization": f"Bearer {key}"},
+        {"authorization": f"bearer   {key}  "},
+        {"x-api-key": key},
+        {"x-api-key": f"  {key} "},
+    ):
+        assert (await call(anybody, method, path, headers)).status_code == 200
+
+
+async def test_a_newline_in_a_key_is_no_way_in(key):
+    """Servers let none through; an embedding project's may."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    scope = {"type": "http", "method": "POST", "path": CHAT, "query_string": b""}
+    for value in (f"Bearer {key}\nx", f"Bearer {key}\r\nx-admin: 1", f"Bearer a\n{key}"):
+        sent.clear()
+        await application({**scope, "headers": [(b"authorization", value.encode())]}, receive, send)
+        assert sent[0]["status"] == 401
+
+
+async def test_a_key_for_the_chat_alone_is_403(anybody, person, key, standin):
+    serve(openai_at(standin))
+    other = await off_loop(lambda: new_api_key(person, scopes=["chat"]))
+    answer = await call(anybody, "POST", CHAT, {"x-api-key": other})
+    assert answer.status_code == 403
+
+
+async def test_a_key_sees_and_uses_its_models_alone(anybody, person, key, standin):
+    serve(openai_at(standin, listed=("a", "b")))
+    other = await off_loop(lambda: new_api_key(person, allowed_models=["b"]))
+    headers = {"authorization": f"Bearer {other}"}
+    assert [m["id"] for m in (await anybody.get("/v1/models", headers=headers)).json()["data"]] == ["b"]
+    assert (await call(anybody, "POST", CHAT, headers, model="b")).status_code == 200
+    for path in (CHAT, MESSAGES, f"{MESSAGES}/count_tokens"):
+        refused = await call(anybody, "POST", path, headers, model="a")
+        assert refused.status_code == 403
+        assert "'a'" in refused.json()["error"]["message"]
+    assert (await anybody.get("/v1/models/a", headers=headers)).status_code == 404
+
+
+async def test_what_ends_a_key_ends_it_here_within_seconds(http, person, key, standin, monkeypatch):
+    monkeypatch.setattr(auth, "FRESH", 0.1)
+    monkeypatch.setattr(auth, "STALE", 0.2)
+    serve(openai_at(standin))
+    assert (await http.post(CHAT, json=asking())).status_code == 200
+    await off_loop(lambda: ApiKey.objects.update(revoked_at=timezone.now()))
+    async with asyncio.timeout(20):
+        while (await http.post(CHAT, json=asking())).status_code != 401:
+            pass
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("ends", ["revoked_at", "expires_at", "user"])
+async def test_a_key_that_ends_cuts_its_open_streams(url, key, person, standin, monkeypatch, path, ends):
+    monkeypatch.setattr(auth, "FRESH", 0.2)
+    serve(openai_at(standin), anthropic_at(standin))
+    standin.play(Broken("hang_stream"))
+
+    def end_it():
+        if ends == "user":
+            person.is_active = False
+            person.save()
+        else:
+            ApiKey.objects.update(**{ends: timezone.now()})
+
+    async with (
+        httpx.AsyncClient(timeout=20) as client,
+        client.stream(
+            "POST", url + path, json=asking(stream=True), headers={"authorization": f"Bearer {key}"}
+        ) as answer,
+    ):
+        pieces = answer.aiter_bytes()
+        said = await anext(pieces)
+        await off_loop(end_it)
+        async for piece in pieces:
+            said += piece
+    assert b"API key" in said.rpartition(b"data: ")[2]
+    assert b"[DONE]" not in said
+    assert await standin.exchanges[-1].gone(5)
+
+
+async def test_a_key_over_its_rate_is_429_with_retry_after(anybody, person, key, standin):
+    serve(openai_at(standin))
+    other = await off_loop(lambda: new_api_key(person, requests_per_minute=1))
+    for path, headers in ((CHAT, {"x-api-key": other}),):
+        assert (await call(anybody, "POST", path, headers)).status_code == 200
+        refused = await call(anybody, "POST", path, headers)
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+    assert len(standin.exchanges) == 1
+
+
+async def test_what_a_key_uses_is_booked_also_when_the_caller_leaves(url, key, standin):
+    serve(openai_at(standin))
+    standin.play(Say("word " * 50, pieces=5, delay=0.05))
+    async with (
+        httpx.AsyncClient(timeout=20) as client,
+        client.stream(
+            "POST", url + CHAT, json=asking(stream=True), headers={"authorization": f"Bearer {key}"}
+        ) as answer,
+    ):
+        count = 0
+        async for _ in answer.aiter_lines():
+            count += 1
+            if count > 10:
+                break
+    assert await standin.exchanges[-1].gone(5)
+
+    def used():
+        recorder.flush(30)
+        return ApiKey.objects.get().output_tokens
+
+    async with asyncio.timeout(20):
+        while not (tokens := await off_loop(used)):
+            pass
+    assert 3 <= tokens <= 60
