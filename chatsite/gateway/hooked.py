@@ -24,7 +24,9 @@ from chatsite.gateway.caller import JSON
 from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.exchange import Exchange
+from chatsite.gateway.hooks.asked_tools import TYPE
 from chatsite.gateway.hooks.loading import loaded_hooks
+from chatsite.gateway.hooks.server_tools import server_tools
 from chatsite.gateway.prices import cost_of
 from chatsite.gateway.rounds import Asker, Round
 from chatsite.gateway.routes import Routes
@@ -36,9 +38,11 @@ FORMS = ("single", "append")
 
 def asking_for(exchange: Exchange, routes: Routes) -> Asking | None:
     """Those who want this request; None when nobody does."""
-    hooks = loaded_hooks()
-    if not hooks:
+    loaded = loaded_hooks()
+    # The server's own tools are asked for by this word; where it is not, the rest of the body need not be read.
+    if not loaded and TOOLS_HEADER not in exchange.caller.headers and TYPE.encode() not in exchange.body.raw:
         return None
+    hooks = (server_tools(), *loaded)
     # Several answers side by side are no turn that a hook could look at.
     if exchange.caller.dialect == "openai" and exchange.body.json.get("n") not in (None, 1):
         return None
