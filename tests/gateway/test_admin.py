@@ -12,12 +12,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from agent import ToolRegistry
 from agent.messages import Usage
 from agent.rerun import BaseHook
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.gateway import rows
 from chatsite.gateway.hooks import loading
+from chatsite.gateway.hooks.server_tools import ServerTools
 from chatsite.gateway.models import Exchange, ExchangeCall
 from chatsite.gateway.records import ExchangeRecord, RoundRecord
 
@@ -421,13 +423,23 @@ def with_hook(monkeypatch, settings, tool: str) -> None:
 def test_the_loaded_hooks_are_shown_in_their_order_with_what_they_serve(admin, monkeypatch, settings):
     with_hook(monkeypatch, settings, "get_weather")
     text = page(admin, reverse(HOOKS))
-    for cell in ("<td>1</td>", "Weather", "get_weather", "12.5 s", "my_module.my_hook", "test_admin.py"):
+    assert text.index("GATEWAY_TOOLS</code></td>") < text.index("my_module.my_hook")
+    for cell in (
+        "<td>1</td>",
+        "<td>2</td>",
+        "Weather",
+        "get_weather",
+        "12.5 s",
+        "my_module.my_hook",
+        "test_admin.py",
+    ):
         assert cell in text
     assert reverse(HOOKS) in page(admin, reverse("admin:index"))
 
 
-def test_without_hooks_the_page_says_so(admin, settings):
+def test_without_hooks_the_page_says_so(admin, settings, monkeypatch):
     settings.GATEWAY_HOOKS = []
+    monkeypatch.setattr("chatsite.gateway.admin.hooks.server_tools", lambda: ServerTools(ToolRegistry()))
     loading.loaded_hooks.cache_clear()
     assert "None is loaded." in page(admin, reverse(HOOKS))
 

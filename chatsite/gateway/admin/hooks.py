@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.litellm_form import LiteLLMHook
 from chatsite.gateway.hooks.loading import HookError, loaded_hooks
+from chatsite.gateway.hooks.server_tools import server_tools
 from chatsite.gateway.models import LoadedHook
 
 
@@ -39,7 +40,7 @@ class LoadedHookAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         problem, hooks = "", ()
         try:
-            hooks = tuple(views_of(setting("GATEWAY_HOOKS"), loaded_hooks()))
+            hooks = tuple(views_of(*_in_order()))
         except HookError as error:  # the environment was changed since the start
             problem = str(error)
         context = {
@@ -60,7 +61,14 @@ class LoadedHookAdmin(ReadOnlyAdmin):
         raise Http404
 
 
-def views_of(entries: list[str], hooks: tuple[Hook, ...]) -> Iterator[HookView]:
+def _in_order() -> tuple[list[str], tuple[Hook, ...]]:
+    """The entries and their hooks: the server's own tools are asked first."""
+    entries, hooks = list(setting("GATEWAY_HOOKS")), loaded_hooks()
+    own = server_tools()
+    return (["GATEWAY_TOOLS", *entries], (own, *hooks)) if own.serves else (entries, hooks)
+
+
+def views_of(entries: Sequence[str], hooks: Sequence[Hook]) -> Iterator[HookView]:
     for place, (entry, hook) in enumerate(zip(entries, hooks, strict=True), 1):
         yield HookView(
             place=place,
