@@ -153,7 +153,8 @@ class RunEvent(models.Model):
     """One event of a run's log, or an unbroken row of deltas of one entity.
 
     `data` is the event's AG-UI JSON. For a row of deltas (`first` < `number`) its `delta` is a list of
-    `number - first + 1` strings, so that a reader who has seen half of them gets the other half. A terminal event
+    `number - first + 1` strings, so that a reader who has seen half of them gets the other half; once it is folded
+    it is their text in one, and `sizes` says how many characters each had, as in "4 4 11". A terminal event
     with `first` < `number` stands for its whole log, which was pruned: what was said is in the message rows.
     """
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import accumulate, pairwise
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -239,10 +240,19 @@ def _unpack(row: RunEvent) -> Iterator[tuple[int, Event]]:
     if row.first == row.number:
         yield row.number, decode_event(row.data)
     elif "delta" in row.data:
-        for offset, delta in enumerate(row.data["delta"]):
+        for offset, delta in enumerate(deltas_of(row.data)):
             yield row.first + offset, decode_event({**row.data, "delta": delta})
     else:
         yield from _rebuilt(row)
+
+
+def deltas_of(data: Mapping[str, Any]) -> list[str]:
+    """The deltas of a row, whichever way it holds them."""
+    delta = data["delta"]
+    if "sizes" not in data:
+        return delta if isinstance(delta, list) else [delta]
+    ends = list(accumulate(map(int, data["sizes"].split())))
+    return [delta[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:
