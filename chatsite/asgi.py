@@ -2,6 +2,7 @@
 
     /api/chat            the chat's own ASGI application: a program's stream pays nothing for Django's handler
                          (a request without a key goes to Django: it may have a session)
+    /threads/.../events  the same for the streams of pages
     /static/...          files, likewise
     any other request    Django
     a WebSocket          routing.py
@@ -18,11 +19,13 @@ django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
 from chatsite.chat.api_doors import ChatApi  # noqa: E402
+from chatsite.chat.thread_events import EventsDoor  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
 
 static_files = StaticFiles(otherwise=django_app)
 chat_api = ChatApi(otherwise=django_app)
+thread_events = EventsDoor(otherwise=django_app)
 
 
 async def application(scope, receive, send):
@@ -33,6 +36,8 @@ async def application(scope, receive, send):
             await _lifespan(receive, send)
         case "http" if scope["path"] in {"/api/chat", "/api/chat/"}:
             await chat_api(scope, receive, send)
+        case "http" if scope["path"].startswith("/threads/") and scope["path"].endswith("/events"):
+            await thread_events(scope, receive, send)
         case _:
             await static_files(scope, receive, send)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -138,15 +138,18 @@ def _path(rows: Mapping[int, models.Message], to: int | None) -> list[models.Mes
     return path[::-1]
 
 
-def events_after(run_pk: int, number: int, up_to: int | None = None) -> list[tuple[int, Event]]:
-    """The kept events of a run behind `number`, each with its own number."""
-    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")
-    return [
+def events_after(
+    run_pk: int, number: int, up_to: int | None = None, *, at_most: int | None = None
+) -> list[tuple[int, Event]]:
+    """The kept events of a run behind `number`, each with its own number; the first `at_most` of them."""
+    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")[:at_most]
+    events = (
         (at, event)
         for row in rows
-        for at, event in _unpack(row)
+        for at, event in _unpack(row, number)
         if at > number and (up_to is None or at <= up_to)
-    ]
+    )
+    return list(islice(events, at_most))
 
 
 def last_number(run_pk: int) -> int:
@@ -236,12 +239,14 @@ def _replay(
     return Segment(view, folded.messages[len(earlier) :]), events[-1][0] if events else 0
 
 
-def _unpack(row: RunEvent) -> Iterator[tuple[int, Event]]:
+def _unpack(row: RunEvent, after: int = 0) -> Iterator[tuple[int, Event]]:
+    """The events of a row, but for deltas up to number `after`: a line of them may be long."""
     if row.first == row.number:
         yield row.number, decode_event(row.data)
     elif "delta" in row.data:
-        for offset, delta in enumerate(deltas_of(row.data)):
-            yield row.first + offset, decode_event({**row.data, "delta": delta})
+        unread = max(0, after + 1 - row.first)
+        for at, delta in enumerate(deltas_of(row.data)[unread:], start=row.first + unread):
+            yield at, decode_event({**row.data, "delta": delta})
     else:
         yield from _rebuilt(row)
 

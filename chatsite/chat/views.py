@@ -20,7 +20,6 @@ from django.http import (
     HttpResponseBase,
     HttpResponseRedirect,
     QueryDict,
-    StreamingHttpResponse,
 )
 from django.shortcuts import render
 from django.urls import reverse
@@ -29,9 +28,11 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
 from agent.text import storable
-from chatsite.chat import commands, db, eventlog, rounds, store, stream
+from chatsite.chat import commands, db, eventlog, rounds, thread_events
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
+from chatsite.chat.api_doors import as_django
+from chatsite.chat.api_values import refusal
 from chatsite.chat.commands import Answer, Command, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
@@ -130,13 +131,18 @@ async def forget(request: HttpRequest, thread_id: str) -> HttpResponse:
 @require_GET
 @_door
 async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
-    """`GET /threads/<id>/events?after=<cursor>[&format=html]`, or the cursor as `Last-Event-ID`."""
+    """See `thread_events`, which answers this before Django where it can."""
     row = await commands.thread_for(request.person, thread_id)
-    asked = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
-    frames = stream.html_frames if request.GET.get("format") == "html" else stream.json_frames
-    recheck = stream.Recheck(Credential(session_key=request.session.session_key), row.public_id)
-    guarded = stream.guarded(frames(row, store.parse_cursor(asked)), recheck)
-    return StreamingHttpResponse(guarded, headers=stream.HEADERS)
+    credential = Credential(session_key=request.session.session_key)
+    try:
+        reply = await thread_events.answer(
+            credential, row, request.GET.dict(), request.headers.get("Last-Event-ID", "")
+        )
+    except Missing:
+        raise
+    except Problem as problem:
+        reply = refusal(problem)
+    return as_django(reply)
 
 
 # -- the pieces ----------------------------------------------------------------------------------------------
