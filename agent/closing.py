@@ -9,7 +9,7 @@ a transcript holds such calls further up        `close_old_calls`: answered in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
 from agent.approvals import Resolutions, Verdicts
@@ -31,13 +31,20 @@ NOT_ANSWERED = "This call was not answered: the person went on without it."
 MOVED_ON = "This call was not run: the person went on without approving it."
 
 
-def closing_answers(transcript: Transcript, code: ClosingCode) -> tuple[ToolResultPart, ...]:
-    """Results for whatever is open when a run ends before its time."""
+def closing_answers(
+    transcript: Transcript, code: ClosingCode, begun: Container[str] = ()
+) -> tuple[ToolResultPart, ...]:
+    """Results for whatever is open when a run ends before its time; `begun` are calls that an earlier run started."""
     turn = last_turn(transcript)
     reason = turn.finish_reason if turn is not None else None
     # A turn that ended for a reason of its own keeps that as the calls' reason.
     why, text = NOT_RUN[reason] if reason and reason in NOT_RUN else (code, CLOSED[code])
-    return tuple(error_result(call.id, why, text) for call in open_calls(transcript))
+    return tuple(
+        error_result(call.id, "outcome_unknown", UNKNOWN_OUTCOME)
+        if call.id in begun
+        else error_result(call.id, why, text)
+        for call in open_calls(transcript)
+    )
 
 
 def calls_left(transcript: Transcript) -> tuple[tuple[ToolCallPart, ...], Message | None, bool]:

@@ -18,6 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
 django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
+from chatsite.chat import rounds  # noqa: E402
 from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.chat.thread_events import EventsDoor  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
@@ -45,6 +46,8 @@ async def application(scope, receive, send):
 async def _lifespan(receive, send):
     while True:
         message = await receive()
+        if message["type"] == "lifespan.startup":
+            rounds.begin()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

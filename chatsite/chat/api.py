@@ -30,7 +30,7 @@ from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
 from chatsite.chat.api_stream import CONTINUE, refused_run, stop_what_was_left, stream_of
 from chatsite.chat.api_values import DOOR, Asked, Refused, Reply, error_body, json_reply, refusal
-from chatsite.chat.commands import Answer, Done, Retry, Send
+from chatsite.chat.commands import Answer, Continue, Done, Retry, Send
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
 from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem, Unanswerable
@@ -128,6 +128,9 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
             return resumed
     elif wanted.resume:
         raise Missing()
+    if thread is not None and wanted.forwarded_props.get("continue") is True:
+        again = Continue(model=start.pop("model"), run_id=wanted.parent_run_id)
+        return _own(await commands.perform(user, thread.public_id, again, **start), wanted)
     message = wanted.last_user_message
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")

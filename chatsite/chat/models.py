@@ -66,13 +66,27 @@ class Run(models.Model):
         FOLDED = "folded"
         PRUNED = "pruned"
 
+    class Continuation(models.TextChoices):
+        """That a run goes on with its parent, which was lost: by itself, or because a person asked."""
+
+        NONE = ""
+        AUTOMATIC = "automatic"
+        ASKED = "asked"
+
     public_id = models.CharField(max_length=200, default=new_run_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
     )
+    continuation = models.CharField(
+        max_length=10,
+        choices=Continuation.choices,
+        default=Continuation.NONE,
+        blank=True,
+        help_text="Whether it goes on with its parent, a lost run.",
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED, db_index=True)
-    door = models.CharField(max_length=20, default="page", help_text="page, api or websocket")
+    door = models.CharField(max_length=20, default="page", help_text="page, api, websocket or recovery")
     provider = models.CharField(max_length=100, blank=True)
     model = models.CharField(max_length=200, blank=True, db_index=True)
     stop_reason = models.CharField(max_length=100, blank=True, db_index=True)
@@ -84,9 +98,15 @@ class Run(models.Model):
     given = models.JSONField(
         default=dict, blank=True, help_text="What it began with besides messages: clientTools, clientResults."
     )
+    receipt = models.JSONField(
+        default=dict, blank=True, help_text="Of a stopped run: what it was at, what had already happened."
+    )
     stop_requested = models.BooleanField(default=False)
     owner = models.CharField(max_length=200, blank=True, help_text="The process that runs it.")
-    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    beat = models.PositiveBigIntegerField(default=0, help_text="Counts up while that process lives.")
+    heartbeat_at = models.DateTimeField(
+        null=True, blank=True, help_text="For people: nobody decides by a clock."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     log = models.CharField(
@@ -104,6 +124,11 @@ class Run(models.Model):
                 fields=["thread"],
                 condition=models.Q(state__in=["queued", "running"]),
                 name="chat_one_active_run_a_thread",
+            ),
+            models.UniqueConstraint(
+                fields=["parent"],
+                condition=models.Q(continuation="automatic"),
+                name="chat_one_continuation_a_run",
             ),
         )
 

@@ -1,7 +1,7 @@
 """Rows <-> values.
 
-Rule: while a run is active, its log is the truth about it, and its message rows (but for the user's, which began
-it) are left aside when a thread is read. When it has ended, the message rows are the truth. Both are the same
+Rule: while a run is active, its log is the truth about it, and its message rows (but for those that it
+began with) are left aside when a thread is read. When it has ended, the message rows are the truth. Both are the same
 fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
 """
 
@@ -35,6 +35,9 @@ State = Run.State
 
 # What a message row's metadata says besides what the message does, so that a query finds it there.
 ROW_ONLY = ("finishReason", "stopReason")
+
+BRINGS = (models.Message.Role.USER, models.Message.Role.SYSTEM)
+"""Roles of the messages that a run begins with: a person's, or the notice of one that goes on with a lost one."""
 
 # -- cursors -------------------------------------------------------------------------------------------------
 
@@ -74,7 +77,7 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     With an `until` that names no run of the active branch the state has no segments and an empty cursor.
     """
     # Runs first: what one of them says has ended has all its rows by the time those are read.
-    runs = {run.pk: run for run in thread.runs.all()}
+    runs = {run.pk: run for run in thread.runs.select_related("parent")}
     last = max(runs.values(), key=lambda run: run.pk, default=None)
     ended_at = last_number(last.pk) if last is not None else 0
     rows = [row for row in active_branch(thread) if row.run_id is None or row.run_id in runs]
@@ -162,7 +165,7 @@ def next_run(thread_pk: int, after: int) -> Run | None:
 
 
 def view_of(run: Run) -> RunView:
-    usage = sum((_usage_of(entry) for entry in run.usage), Usage())
+    usage = sum((usage_of(entry) for entry in run.usage), Usage())
     return RunView(
         id=run.public_id,
         state=run.state,
@@ -172,6 +175,8 @@ def view_of(run: Run) -> RunView:
         model=run.model,
         usage=usage,
         duration_ms=lasted_ms(run.created_at, run.finished_at) if run.finished_at else None,
+        resumes=run.parent.public_id if run.continuation and run.parent else "",
+        receipt=run.receipt,
     )
 
 
@@ -229,7 +234,7 @@ def _replay(
 ) -> tuple[Segment, int]:
     """The run's segment as its log tells it, up to `number`; and the number it is at."""
     events = events_after(run.pk, 0, number)
-    asked = tuple(message_of(row) for row in rows if row.role == models.Message.Role.USER)
+    asked = tuple(message_of(row) for row in rows if row.role in BRINGS)
     earlier = tuple(message for segment in before for message in segment.messages)
     folded = reduce(apply, (event for _, event in events), Transcript(earlier + asked))
     over = bool(events) and isinstance(events[-1][1], Terminal)
@@ -270,6 +275,7 @@ def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:
             run_id=run.public_id,
             parent_run_id=run.parent.public_id if run.parent else None,
             timestamp=round(run.created_at.timestamp() * 1000),
+            metadata={"continuation": run.continuation} if run.continuation else None,
         ),
     )
     messages = tuple(map(message_of, _branch_of(run)))
@@ -286,7 +292,7 @@ def _branch_of(run: Run) -> list[models.Message]:
     return _path(rows, max((row.pk for row in own if row.pk not in followed), default=None))
 
 
-def _usage_of(entry: dict[str, Any]) -> Usage:
+def usage_of(entry: dict[str, Any]) -> Usage:
     return Usage(
         entry.get("inputTokens", 0),
         entry.get("outputTokens", 0),

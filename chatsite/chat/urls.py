@@ -11,6 +11,7 @@ urlpatterns = [
     path("threads/<str:thread_id>/send", views.send, name="send"),
     path("threads/<str:thread_id>/stop", views.stop, name="stop"),
     path("threads/<str:thread_id>/retry", views.retry, name="retry"),
+    path("threads/<str:thread_id>/continue", views.resume, name="continue"),
     path("threads/<str:thread_id>/answer", views.answer, name="answer"),
     path("threads/<str:thread_id>/forget", views.forget, name="forget"),
     path("threads/<str:thread_id>/events", views.events, name="events"),

@@ -33,7 +33,7 @@ from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
-from chatsite.chat.commands import Answer, Command, Forget, OneAnswer, Retry, Send, Stop
+from chatsite.chat.commands import Answer, Command, Continue, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
@@ -101,7 +101,13 @@ async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
 @require_POST
 @_door
 async def stop(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Stop())
+    return await _command(request, thread_id, Stop(run_id=request.POST.get("run") or None))
+
+
+@require_POST
+@_door
+async def resume(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _command(request, thread_id, Continue(model=request.POST.get("model", "")))
 
 
 @require_POST
@@ -204,6 +210,7 @@ def _past(command: Command) -> str:
         "send": "sent",
         "stop": "stopped",
         "retry": "retried",
+        "continue": "continued",
         "answer": "answered",
         "forget": "forgotten",
     }[command.type]

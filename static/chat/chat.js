@@ -188,7 +188,7 @@
     if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
     say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
   });
-  for (const past of ["sent", "stopped", "retried", "answered", "forgotten"]) {
+  for (const past of ["sent", "stopped", "retried", "continued", "answered", "forgotten"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
       done(event.target);
       if (!["stopped", "forgotten"].includes(past)) toEnd();

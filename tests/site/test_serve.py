@@ -99,7 +99,7 @@ def test_none_of_this_left_a_trace_in_the_log(site):
 def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, settings):
     seen = []
 
-    def look(application, sock):
+    def look(application, sock, when_up):
         seen.extend([gc.get_freeze_count(), len(gc.get_objects())])
         sock.close()
 

@@ -11,6 +11,7 @@ _BUTTONS = {
     "": "",
     "retry": "<button class=act form=retry-form>Retry</button>",
     "continue": "<button class=act form=continue-form>Continue</button>",
+    "resume": "<button class=act form=resume-form>Continue</button><button class=act form=retry-form>Retry</button>",
 }
 
 
@@ -21,7 +22,8 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
         dots = "<span class=dots><i></i><i></i><i></i></span>"
         return f'<footer id={id}e class="end busy" aria-hidden=true>{dots}</footer>'
     went_on = words.waited(run) and bool(links.taken_up(run))
-    end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links))
+    resumed = run.id in links.resumed
+    end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links), resumed=resumed)
     if words.waited(run) and not went_on and len(links.open) > 1:
         return f"<footer id={id}e class=end>{_several(links)}</footer>"
     said = f'<p class="said {end.tone}">{escape(end.text)}</p>' if end.text else ""

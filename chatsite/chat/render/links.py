@@ -21,11 +21,14 @@ class Links:
     """By call id: those that stand in another run than their call."""
     questions: dict[str, list[InterruptView]] = field(default_factory=dict)
     """By call id, in the order in which they were asked: a call whose work is another run may ask several."""
+    resumed: set[str] = field(default_factory=set)
+    """Ids of lost runs that another one goes on with."""
     last: RunView | None = None
     open: tuple[InterruptView, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     _open_calls: dict[str, str] = field(default_factory=dict)
     """Call id -> id of its run, for the calls that have no result in their own run."""
+    _newly_resumed: set[str] = field(default_factory=set)
 
     def look(self, state: ThreadState, changed: Iterable[Segment]) -> set[str]:
         """Take in a state of which these segments are new. The ids of the runs that may look different by others."""
@@ -38,7 +41,8 @@ class Links:
             self.questions.setdefault(question.tool_call_id, []).append(question)
         self.open = tuple(question for question in told if question.open)
         self.now = datetime.now(UTC)
-        unsettled = set(self._open_calls.values())
+        unsettled = set(self._open_calls.values()) | self._newly_resumed
+        self._newly_resumed = set()
         self._open_calls = {call: run for call, run in self._open_calls.items() if call not in self.results}
         return unsettled
 
@@ -54,6 +58,9 @@ class Links:
         return "active" if self.last.active else self.last.state
 
     def _take(self, segment: Segment) -> None:
+        if segment.run.resumes and segment.run.resumes not in self.resumed:
+            self.resumed.add(segment.run.resumes)
+            self._newly_resumed.add(segment.run.resumes)
         calls = {call.id for message in segment.messages for call in message.tool_calls}
         for message in segment.messages:
             for result in message.tool_results:
