@@ -33,12 +33,15 @@ class Command(BaseCommand):
 
     def _prepare(self) -> str | None:
         with prepare.one_start_at_a_time():
-            if prepare.pending_migrations():
-                self._say("Preparing the database ...")
-                prepare.migrate()
-            if not settings.DEBUG:
-                prepare.collect_static_files()
+            prepare.in_a_child(self._prepare_files)
             return renew_link()
+
+    def _prepare_files(self) -> None:
+        if prepare.pending_migrations():
+            self._say("Preparing the database ...")
+            prepare.migrate()
+        if not settings.DEBUG:
+            prepare.collect_static_files()
 
     def _greet(self, address: str, token: str | None) -> None:
         if token:
