@@ -644,7 +644,7 @@ def _results_since_user(body: dict[str, Any]) -> list[Any]:
             results = []
         elif message["role"] == "tool":
             results.append(_value(_texts(message["content"])))
-        elif message["role"] == "user":
+        elif message["role"] == "user" and not _is_notice(message):
             results += [_value(_texts(part.get("content"))) for part in message["content"]]
     return results
 
