@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from functools import reduce
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from agent import ToolContext, ToolRegistry, tool
 from agent.errors import ProviderUnreachable
@@ -21,7 +23,7 @@ from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.commands import Continue, Retry, Send, Stop
 from chatsite.chat.heartbeat import PROCESS, Beat
 from chatsite.chat.models import Message, Run, Thread, ToolCall
-from chatsite.chat.problems import Missing, NothingToContinue
+from chatsite.chat.problems import Busy, Conflict, Missing, NothingToContinue
 from tests.chat.conftest import recover, row_of, until
 from tests.chat.dying import all_kept, dead_owner, kill, killed_in_mid_answer
 from tests.chat.test_approvals import MAIL, answer, asked, yes
@@ -644,3 +646,80 @@ async def test_an_answer_to_a_question_survives_its_run(person, plays, settled):
     await settled()
     assert [run.state for run in await runs_of(done)][-1] == "finished"
     assert open_calls(await transcript_of(done.thread)) == ()
+
+
+async def test_the_demo_model_goes_on_in_the_middle_of_its_word(person, settled):
+    from agent.providers.demo import DemoProvider
+
+    use_agents(Agents([], demo=DemoProvider(pace=0.01)))
+    done = await begin(person, "help")
+    channel = eventlog.channel_of(done.thread.pk)
+    await until(lambda: channel.active and len(channel.active.transcript[-1].text) > 60)
+    await kill(done.run)
+    use_agents(Agents([], demo=DemoProvider(pace=0)))
+    await recover()
+    await settled()
+    kept = await transcript_of(done.thread)
+    whole = await begin(person, "help")
+    await settled()
+    assert kept[1].text
+    assert kept[1].text + kept[3].text == (await transcript_of(whole.thread))[-1].text
+    use_agents(None)
+
+
+async def test_a_call_that_a_client_runs_waits_for_weeks_and_restarts(person, plays, settled):
+    """Nothing of it is in memory: the run has ended, and its result takes it up."""
+    from agent.messages import ToolResultPart
+
+    plays(Turn(calls=[("k", "ask_page", {})]), Turn("Thank you."))
+    given = {"clientTools": [{"name": "ask_page", "description": "", "parameters": {"type": "object"}}]}
+    done = await commands.begin_thread(person, Send(text="Ask"), door="api", given=given)
+    await settled()
+    await kill(done.run)
+    await db.write(lambda: Run.objects.update(created_at=timezone.now() - timedelta(days=40)))
+    eventlog.channel_of(done.thread.pk).live = None
+    assert await recover() == []
+    waiting = await db.read(ToolCall.objects.get)
+    assert (waiting.state, (await row_of(done.run)).stop_reason) == ("waiting", "client_tools")
+    thread = await db.read(Thread.objects.get, pk=done.thread.pk)
+    await commands.client_results(person, thread, [ToolResultPart("k", "yes")], door="api")
+    await settled()
+    assert (await transcript_of(done.thread))[-1].text == "Thank you."
+    assert (await db.read(ToolCall.objects.get)).state == "done"
+
+
+async def test_a_client_result_survives_the_run_that_brought_it(person, plays, settled):
+    from agent.messages import ToolResultPart
+
+    plays(Turn(calls=[("k", "ask_page", {})]), Turn("Thank you."))
+    given = {
+        "clientTools": [{"name": "ask_page", "description": "", "parameters": {"type": "object"}}],
+        "onDisconnect": "continue",
+    }
+    done = await commands.begin_thread(person, Send(text="Ask"), door="api", given=given)
+    await settled()
+    brought = await commands.client_results(
+        person, done.thread, [ToolResultPart("k", "yes")], door="api", given={"onDisconnect": "continue"}
+    )
+    await kill(brought.run)
+    assert [each.fate for each in await recover()] == ["continued"]
+    await settled()
+    kept = await transcript_of(done.thread)
+    assert [part.content for message in kept for part in message.tool_results] == ["yes"]
+    assert kept[-1].text == "Thank you."
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("UNIQUE constraint failed: chat_run.thread_id", Busy),
+        ('duplicate key value violates unique constraint "chat_one_active_run_a_thread"', Busy),
+        ("UNIQUE constraint failed: chat_run.thread_id, chat_run.public_id", Conflict),
+        ('duplicate key value violates unique constraint "chat_run_id_in_thread"', Conflict),
+        ("UNIQUE constraint failed: chat_thread.public_id", Missing),
+        ('duplicate key value violates unique constraint "chat_thread_public_id_key"', Missing),
+        ("FOREIGN KEY constraint failed", Missing),
+    ],
+)
+def test_a_constraint_that_says_no_is_told_for_what_it_is(said, problem):
+    assert type(commands._broken_by(IntegrityError(said), Missing)) is problem
