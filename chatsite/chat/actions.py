@@ -82,6 +82,7 @@ def open_thread(
         get_user_model().objects.select_for_update().only("pk").get(pk=owner.pk)
     first = _first_message(owner, public_id, client_id)
     if first is not None and first.run is not None:
+        _check_same(first, message)
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread(owner=owner, public_id=public_id or new_public_id())
     statements.insert(thread)
@@ -101,8 +102,7 @@ def send_message(
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
-        if known.text != message.text:
-            raise Conflict("This message was sent already, with another text. Reload the page to see it.")
+        _check_same(known, message)
         return Begun(thread, known.run, fresh=False)
     thread = _locked(thread)
     _check_free(thread, start.run_id)
@@ -112,6 +112,12 @@ def send_message(
     _withdraw_questions(thread, run)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True)
+
+
+def _check_same(known: models.Message, message: Message) -> None:
+    """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
+    if known.text != message.text:
+        raise Conflict("This message was sent already, with another text. Reload the page to see it.")
 
 
 def retry(

@@ -27,7 +27,7 @@ from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
 
-AT_ONCE = 256
+AT_ONCE = 64
 """Events that one reader gets in one batch: a client that does not read holds no more than that here."""
 
 FOLD_AT_MOST = 2000

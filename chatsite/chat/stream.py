@@ -14,7 +14,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -42,6 +42,9 @@ HEADERS = {
 FRAME_EVERY = 0.2
 """Seconds between two frames for a page: people do not read faster, and each costs a layout."""
 
+
+PIECE = 8 * 1024
+"""Bytes after which frames that are there together go out in another write."""
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a connection gets a sign of life."""
@@ -92,14 +95,28 @@ async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
     yield ALIVE
     async with aclosing(eventlog.follow_events(thread, after)) as batches:
         async for heard in batches:
-            yield (
-                b"".join(
-                    encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
-                    for number, event in heard.events
-                )
-                or None
-            )
+            if not heard.events:
+                yield None
+            for frame in in_pieces(
+                encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
+                for number, event in heard.events
+            ):
+                yield frame
     yield b"retry: %d\n\n" % draining.back_after_ms()
+
+
+def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The frames, several at once as long as that is little: what is not taken is all that is held for a reader."""
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        piece.append(frame)
+        size += len(frame)
+        if size >= PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
 
 
 def numbered_json(run_id: str, number: int, event: Event) -> str:

@@ -58,7 +58,7 @@ def _door(view: View) -> View:
         # ends when the tab is closed.
         request.person = request.user = await db.read(get_user, request)
         if not request.person.is_authenticated:
-            return redirect_to_login(request.get_full_path())
+            return redirect_to_login(_place_of(request, captured))
         rounds.begin()
         try:
             return await view(request, **captured)
@@ -152,6 +152,14 @@ async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
 
 
 # -- the pieces ----------------------------------------------------------------------------------------------
+
+
+def _place_of(request: HttpRequest, captured: Mapping[str, str]) -> str:
+    """Where somebody goes on once they are logged in: the page itself, or the one whose form they sent."""
+    if request.method in {"GET", "HEAD"}:
+        return request.get_full_path()
+    thread_id = captured.get("thread_id")
+    return reverse("chat:thread", args=[thread_id]) if thread_id is not None else reverse("chat:home")
 
 
 def _send_of(request: HttpRequest) -> Send:

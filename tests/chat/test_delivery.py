@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from dataclasses import replace
 from functools import reduce
 
 import httpx
 import pytest
 from django.conf import settings
+from django.test import AsyncClient
 
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from agent.wire.agui import decode_event
 from chatsite.asgi import application
-from chatsite.chat import commands, db, draining, eventlog, store, thread_events
+from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, thread_events
 from chatsite.chat.access import new_api_key
 from chatsite.chat.commands import Send
 from chatsite.chat.models import Run, Thread
@@ -356,3 +358,41 @@ async def test_a_cursor_far_back_in_a_very_long_run_gets_the_newest_state(person
     assert early is not None
     assert re.fullmatch("x+", early.segments[-1].messages[-1].text)
     assert await db.read(Run.objects.count) == 1
+
+
+async def test_a_flood_of_deltas_costs_few_writes_and_few_frames(person, key, plays, settled, monkeypatch):
+    kept, keep = [], keeping.keep
+    monkeypatch.setattr(keeping, "keep", lambda batch: kept.append(batch) or keep(batch))
+    plays(Turn("x" * 5000, delta_size=1))
+    began = time.monotonic()
+    done = await begin(person)
+    frames = 0
+    async with Stream(key, done.thread.public_id, "format=html") as stream:
+        while frames == 0 or runner.running_here():
+            await stream.frame()
+            frames += 1
+    await settled()
+    seconds = time.monotonic() - began
+    assert await kept_text(done) == "x" * 5000
+    assert len(kept) <= 5 * seconds + 3, "its start, its end, and five a second"
+    assert frames <= 5 * seconds + 3
+
+
+async def test_a_signed_out_form_leads_back_to_the_page_it_was_on(plays):
+    anonymous = AsyncClient()
+    forms = {"/threads/": "/", "/threads/t1/send": "/threads/t1/", "/threads/t1/stop": "/threads/t1/"}
+    for path, back in forms.items():
+        answer = await anonymous.post(path, {"text": "Hello"})
+        assert answer.status_code == 302
+        assert answer.headers["location"] == f"/accounts/login/?next={back}"
+
+
+@pytest.mark.parametrize("headers", [{}, {"HX-Request": "true"}], ids=["form", "htmx"])
+@pytest.mark.parametrize("what", ["large", "many"])
+async def test_a_form_that_is_too_large_is_refused_in_words(what, headers, person, client_of):
+    page = await db.read(client_of, person)
+    data = {"text": "x" * 12_000_000} if what == "large" else {f"field{n}": "x" for n in range(5000)}
+    answer = await page.post("/threads/", data, headers=headers)
+    assert answer.status_code == 413
+    assert "more than the server takes at once" in answer.content.decode()
+    assert answer.content.decode().startswith("<p class" if headers else "<!")
