@@ -160,6 +160,8 @@ class Channel:
         self.begun: int | None = None
         """Key of a run that works here, known before its `live` is: nobody need ask the database for it."""
         self.live: LiveRun | None = None
+        self.seen: ThreadState | None = None
+        """The state that the rows gave last: readers who see the same share it, and hold it once."""
         self.readers = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -324,7 +326,10 @@ async def state_now(channel: Channel, thread: Thread) -> ThreadState:
     """From memory while the newest run is one of this process, else from the rows."""
     if channel.live is not None:
         return channel.live.state()
-    return await db.read(_fresh_state, thread.pk)
+    state = await db.read(_fresh_state, thread.pk)
+    if state != channel.seen:
+        channel.seen = state
+    return channel.seen
 
 
 async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadState | None:
