@@ -86,15 +86,17 @@ def opening_answers(
             answers.append(given[call.id])
         elif spoken:
             waited = call.id in resolutions or call.id in turn.metadata.get("subagents", {})
-            answers.append(
-                placed if isinstance(placed, ToolResultPart) else _spoken_over(call, placed, waited)
-            )
+            answers.append(_spoken_over(call, placed, waited))
     return tuple(answers)
 
 
 def _spoken_over(call: ToolCallPart, placed: Placed, waited: bool) -> ToolResultPart:
-    if isinstance(placed, AtClient):
+    # A run answers a call of a tool it does not know. One that it left open was for its client, who is not here now.
+    gone = isinstance(placed, ToolResultPart) and placed.error == "unknown_tool" and not waited
+    if gone or isinstance(placed, AtClient):
         return error_result(call.id, "not_answered", NOT_ANSWERED)
+    if isinstance(placed, ToolResultPart):
+        return placed
     if waited or not isinstance(placed, ToolCallPart):
         return error_result(call.id, "cancelled", MOVED_ON)
     # It should have run; that it has no result means that something broke.
