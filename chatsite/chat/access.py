@@ -27,7 +27,7 @@ KEY_PREFIX = "tl-"
 LAST_USED_EVERY = timedelta(minutes=1)
 
 # In SQL, as every request asks it, and each open stream every few seconds.
-THREAD_OF = "SELECT * FROM chat_thread WHERE public_id = %s AND owner_id = %s"
+THREAD_OF = "SELECT * FROM chat_thread WHERE public_id = %s AND owner_id = %s AND deleted_at IS NULL"
 
 
 class NotFound(Exception):

@@ -10,6 +10,8 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
     answer  {"type": "answer", "answers": [{"interruptId", "status", "editedArgs"?, "reason"?, "always"?}]}
                                                                 settle all open questions, and go on
     forget  {"type": "forget", "tool"}                          take an "always allow" back
+    organize {"type": "organize", "title"?, "pinned"?, "archived"?, "deleted"?}
+                                                                name it, pin it, put it away, throw it away
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from agent.approvals import Resolution
 from agent.messages import Message, TextPart, ToolResultPart
 from agent.text import storable
 from agent.wire.jsontext import plain
-from chatsite.chat import access, actions, db, draining, eventlog, news, rounds, runner
+from chatsite.chat import access, actions, db, draining, eventlog, news, organizing, rounds, runner
 from chatsite.chat.actions import Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
@@ -97,7 +99,17 @@ class Forget(_Command):
     tool: Text
 
 
-Command = Send | Stop | Retry | Continue | Answer | Forget
+class Organize(_Command):
+    """What is given changes, the rest stays. Of a thread that is deleted nothing is left to command."""
+
+    type: Literal["organize"] = "organize"
+    title: Text | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    deleted: bool = False
+
+
+Command = Send | Stop | Retry | Continue | Answer | Forget | Organize
 CommandAdapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
@@ -152,6 +164,14 @@ async def perform(
         case Forget():
             await _asked(actions.drop_rule, thread=thread, tool_name=command.tool)
             eventlog.channel_of(thread.pk).forget_rule(command.tool)
+            news.thread_changed(thread.pk)
+            return Done(thread)
+        case Organize():
+            changes = command.model_dump(exclude={"type"})
+            thread = await _asked(organizing.organize, thread=thread, **changes)
+            if command.deleted:
+                runner.stop_thread(thread.pk)
+            eventlog.channel_of(thread.pk).retitle(thread.title)
             news.thread_changed(thread.pk)
             return Done(thread)
         case Stop():

@@ -172,6 +172,12 @@ class Channel:
             self.live.base = replace(self.live.base, always_allowed=left)
         self.tell()
 
+    def retitle(self, title: str) -> None:
+        """The thread has another name, also where it stands in memory."""
+        if self.live is not None:
+            self.live.base = replace(self.live.base, title=title)
+        self.tell()
+
     def look_into_rows(self) -> None:
         """Something changed elsewhere: forget the last run of this process, unless one is at work here, and wake."""
         if self.active is None and self.begun is None:

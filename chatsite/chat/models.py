@@ -1,10 +1,12 @@
-"""The rows. Only `actions`, `keeping`, `rounds`, `recovery` and `upkeep` write them (keys: `access`).
+"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing` and `transfer` write them
+(keys: `access`).
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
        │        └────< Interrupt     a question the run ended with, and its one answer
        ├──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
-       └──────< ApprovalRule         "always allow this tool here", until it is taken back
+       ├──────< ApprovalRule         "always allow this tool here", until it is taken back
+       └──────< Share                a link for readers
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
 events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
@@ -32,6 +34,11 @@ def new_run_id() -> str:
 class Thread(models.Model):
     """A conversation, owned by a user. A program may bring its own `threadId`, so it can be any short text."""
 
+    class Titled(models.TextChoices):
+        TEXT = "text"
+        MODEL = "model"
+        PERSON = "person"
+
     public_id = models.CharField(max_length=200, unique=True, default=new_public_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="threads")
     title = models.CharField(max_length=200, blank=True)
@@ -39,6 +46,20 @@ class Thread(models.Model):
     head = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     updated_at = models.DateTimeField(default=timezone.now)
+    titled = models.CharField(
+        max_length=10,
+        choices=Titled.choices,
+        default=Titled.TEXT,
+        help_text="Whose words the title is; a person's stays.",
+    )
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        db_index=True,
+        help_text="It is nobody's from then on; `upkeep` removes it later.",
+    )
 
     class Meta:
         indexes = (models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),)
@@ -311,3 +332,23 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return self.label or self.hint
+
+
+class Share(models.Model):
+    """A link by which anybody may read one branch of a thread, until it is taken back or its time is over.
+
+    With a `head` it shows the branch that ends there (a snapshot); without one, whatever the thread shows (live).
+    """
+
+    token = models.CharField(max_length=64, unique=True, default=new_public_id, editable=False)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="shares")
+    head = models.ForeignKey(Message, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{'snapshot' if self.head_id else 'live'} of {self.thread_id}"

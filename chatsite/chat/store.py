@@ -118,6 +118,12 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     )
 
 
+def as_read_by_others(state: ThreadState, *, live: bool) -> ThreadState:
+    """Without what only its owner can do anything about; a run that goes on belongs to what is `live`."""
+    segments = state.segments if live else tuple(one for one in state.segments if not one.run.active)
+    return replace(state, segments=segments, interrupts=(), always_allowed=(), cursor="")
+
+
 def load_transcript(thread: Thread) -> Transcript:
     """The messages of the active branch, as the model will read them."""
     return transcript_of(load_state(thread))

@@ -27,7 +27,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agent.wire import jsontext
-from chatsite.chat import db, store
+from chatsite.chat import db, organizing, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -68,7 +68,7 @@ async def _work_off() -> None:
 
 
 def step() -> bool:
-    """Fold a piece of one log, or prune one. False when there is nothing to do."""
+    """Fold a piece of one log, prune one, or remove a deleted thread. False when there is nothing to do."""
     with transaction.atomic():
         run = _first_free(_ended().filter(log=Run.Log.WHOLE))
         if run is not None:
@@ -78,7 +78,7 @@ def step() -> bool:
         if run is not None:
             _prune(run)
             return True
-    return False
+        return organizing.remove_deleted()
 
 
 def _ended() -> QuerySet[Run]:
