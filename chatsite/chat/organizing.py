@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
+from agent.text import storable
 from chatsite.chat import store
 from chatsite.chat.actions import TITLE_LENGTH
 from chatsite.chat.models import Run, Share, Thread
@@ -65,9 +66,14 @@ def restore(owner: Any, public_id: str) -> Thread:
 
 def name_by_model(thread_pk: int, title: str) -> bool:
     """Put a model's words in the place of the first line of what was asked. False when a person named it meanwhile."""
-    line = " ".join(title.split()).strip("\"'`*#.: ")[:TITLE_LENGTH]
+    line = title_line(title)
     named = Thread.objects.filter(pk=thread_pk, titled=Thread.Titled.TEXT, deleted_at=None)
     return bool(line and named.update(title=line, titled=Thread.Titled.MODEL))
+
+
+def title_line(text: str) -> str:
+    """What a model said, as the name of a thread."""
+    return " ".join(storable(text).split()).strip("\"'`*#.:\u201c\u201d\u201e ")[:TITLE_LENGTH]
 
 
 def remove_deleted() -> bool:

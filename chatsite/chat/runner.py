@@ -28,7 +28,7 @@ from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript
 from agent.tool_slots import result_event
-from chatsite.chat import db, policy, store, unfinished
+from chatsite.chat import db, policy, store, titles, unfinished
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
@@ -188,6 +188,7 @@ async def _record_run(work: Running, begun: Begun, user: Any) -> None:
         await _say_all(work, begun, recorder, earlier, opening, user)
     finally:
         await recorder.close()
+    titles.name_soon(thread, run.model, live.transcript)
 
 
 async def _say_all(
