@@ -41,7 +41,8 @@ GO_ON = (
 
 Status = models.Interrupt.Status
 Given = dict[str, Any]
-"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts)."""
+"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts), `onDisconnect`
+(`continue`: it outlives its client's connection)."""
 
 
 @dataclass(frozen=True, slots=True)

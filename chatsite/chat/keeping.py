@@ -262,7 +262,8 @@ def ending_of(event: RunFinished | RunError) -> Ending:
         )
     finish_reason = event.finish_reason or ""
     if isinstance(event.outcome, Cancelled):
-        return Ending(State.CANCELLED, event.stop_reason, finish_reason)
+        why = str((event.metadata or {}).get("abortReason", ""))
+        return Ending(State.CANCELLED, event.stop_reason, finish_reason, error=why)
     if isinstance(event.outcome, Interrupted):
         return Ending(State.INTERRUPTED, event.stop_reason, finish_reason)
     return Ending(State.FINISHED, event.stop_reason, finish_reason)

@@ -117,7 +117,9 @@ class Run(models.Model):
     turns = models.PositiveIntegerField(default=0)
     usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
     given = models.JSONField(
-        default=dict, blank=True, help_text="What it began with besides messages: clientTools, clientResults."
+        default=dict,
+        blank=True,
+        help_text="What it began with besides messages: clientTools, clientResults, onDisconnect.",
     )
     receipt = models.JSONField(
         default=dict, blank=True, help_text="Of a stopped run: what it was at, what had already happened."

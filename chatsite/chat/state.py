@@ -24,7 +24,8 @@ ACTIVE_STATES: frozenset[str] = frozenset({"queued", "running"})
 class RunView:
     """`state` is one of queued, running, finished, interrupted, cancelled, failed, lost.
 
-    `stop_reason` is RunFinished's; `error` is a sentence for people and `error_code` its code (failed, lost).
+    `stop_reason` is RunFinished's; `error` is a sentence for people and `error_code` its code (failed, lost); of
+    one that a middleware aborted, `error` is the reason that it gave.
     `resumes` is the id of the lost run that this one goes on with; `receipt` what a stopped one had done
     (`agent.receipts`).
     """

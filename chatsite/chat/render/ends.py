@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chatsite.chat.render import words
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
@@ -30,7 +32,9 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
     copy = (
         '<button type=button class="copy all">Copy</button>' if _has_answer(segment) and not went_on else ""
     )
-    return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{_facts(run)}</footer>"
+    # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
+    facts = "" if links.is_continued(run) else _facts(links.runs_of_answer(run))
+    return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{facts}</footer>"
 
 
 def _several(links: Links) -> str:
@@ -49,12 +53,13 @@ def _has_answer(segment: Segment) -> bool:
     return any(message.role == "assistant" and message.text.strip() for message in segment.messages)
 
 
-def _facts(run: RunView) -> str:
-    """Model, time and tokens, as far as they are known."""
-    tokens = run.usage.total_tokens
+def _facts(runs: Sequence[RunView]) -> str:
+    """Model, time and tokens of the runs of one answer, as far as they are known."""
+    tokens = sum(run.usage.total_tokens for run in runs)
+    times = [run.duration_ms for run in runs if run.duration_ms is not None]
     facts = [
-        escape(words.plain(run.model)),
-        words.duration(run.duration_ms),
+        escape(words.plain(runs[-1].model)),
+        words.duration(sum(times) if times else None),
         words.count(tokens, "token") if tokens else "",
     ]
     text = " · ".join(fact for fact in facts if fact)

@@ -53,6 +53,9 @@ END_WORDS: dict[str, End] = {
     "no_repeated_calls": End("Stopped: the model kept making the same tool call.", "retry", "warn"),
 }
 TOO_LATE = End("The time to answer is over. Cancel the question, or write a message.", tone="warn")
+ABORTED_BECAUSE = End(
+    "Stopped by a rule of this server: {why}. What was written so far is kept.", "retry", "warn"
+)
 OTHER_LIMIT = End("Stopped by the limit “{name}”.", "continue", "warn")
 
 LOST = End("The server stopped while this was being answered. What was written is kept.", "resume", "bad")
@@ -168,6 +171,10 @@ def end_of(
         return LOST_AND_RESUMED if resumed else LOST
     if run.state == "cancelled":
         end = END_WORDS["aborted" if run.stop_reason == "aborted" else "cancelled"]
+        if run.error:
+            end = replace(
+                ABORTED_BECAUSE, text=ABORTED_BECAUSE.text.format(why=plain(run.error, 300).rstrip("."))
+            )
         return replace(end, text=" ".join([end.text, *receipt_words(run.receipt)]))
     end = END_WORDS.get(run.stop_reason or "stop")
     if end is None:
