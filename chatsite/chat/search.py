@@ -172,7 +172,11 @@ def snippet(text: str, terms: Sequence[Term]) -> tuple[str, ...]:
             pieces += [text[begins:ends], ""]
             at = ends
     pieces[-1] += text[at:end] + ("…" if end < len(text) else "")
-    return tuple(" ".join(piece.split("\n")) for piece in pieces)
+    return tuple(_MARKS.sub("", " ".join(piece.split("\n"))) for piece in pieces)
+
+
+_MARKS = re.compile(r"[*`|~]+|(?:^|(?<= ))(?:#+|>|-) ")
+"""Of markdown: what is found is shown as plain text."""
 
 
 def _places(text: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
