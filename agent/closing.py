@@ -9,7 +9,7 @@ a transcript holds such calls further up        `close_old_calls`: answered in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
 from agent.approvals import Resolutions, Verdicts
@@ -31,13 +31,20 @@ NOT_ANSWERED = "This call was not answered: the person went on without it."
 MOVED_ON = "This call was not run: the person went on without approving it."
 
 
-def closing_answers(transcript: Transcript, code: ClosingCode) -> tuple[ToolResultPart, ...]:
-    """Results for whatever is open when a run ends before its time."""
+def closing_answers(
+    transcript: Transcript, code: ClosingCode, begun: Container[str] = ()
+) -> tuple[ToolResultPart, ...]:
+    """Results for whatever is open when a run ends before its time; `begun` are calls that an earlier run started."""
     turn = last_turn(transcript)
     reason = turn.finish_reason if turn is not None else None
     # A turn that ended for a reason of its own keeps that as the calls' reason.
     why, text = NOT_RUN[reason] if reason and reason in NOT_RUN else (code, CLOSED[code])
-    return tuple(error_result(call.id, why, text) for call in open_calls(transcript))
+    return tuple(
+        error_result(call.id, "outcome_unknown", UNKNOWN_OUTCOME)
+        if call.id in begun
+        else error_result(call.id, why, text)
+        for call in open_calls(transcript)
+    )
 
 
 def calls_left(transcript: Transcript) -> tuple[tuple[ToolCallPart, ...], Message | None, bool]:
@@ -79,15 +86,17 @@ def opening_answers(
             answers.append(given[call.id])
         elif spoken:
             waited = call.id in resolutions or call.id in turn.metadata.get("subagents", {})
-            answers.append(
-                placed if isinstance(placed, ToolResultPart) else _spoken_over(call, placed, waited)
-            )
+            answers.append(_spoken_over(call, placed, waited))
     return tuple(answers)
 
 
 def _spoken_over(call: ToolCallPart, placed: Placed, waited: bool) -> ToolResultPart:
-    if isinstance(placed, AtClient):
+    # A run answers a call of a tool it does not know. One that it left open was for its client, who is not here now.
+    gone = isinstance(placed, ToolResultPart) and placed.error == "unknown_tool" and not waited
+    if gone or isinstance(placed, AtClient):
         return error_result(call.id, "not_answered", NOT_ANSWERED)
+    if isinstance(placed, ToolResultPart):
+        return placed
     if waited or not isinstance(placed, ToolCallPart):
         return error_result(call.id, "cancelled", MOVED_ON)
     # It should have run; that it has no result means that something broke.

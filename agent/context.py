@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from agent.messages import ToolCallPart
+from agent.events import ModelUsage
+from agent.messages import FinishReason, ToolCallPart
 
 if TYPE_CHECKING:
     from agent.tools import Tool
@@ -123,6 +124,25 @@ class _Wait:
             self._task.cancel()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What an earlier run used and began of which this one is the rest: it counts for the strategy, in nothing else.
+
+    `turns` are those that came to their end, `finish_reason` is the last one's. `begun_calls` are ids of open calls
+    whose tools that run had started: they may have happened, whatever becomes of this run.
+    """
+
+    turns: int = 0
+    tool_calls: int = 0
+    finish_reason: FinishReason | None = None
+    usage: tuple[ModelUsage, ...] = ()
+    seconds: float = 0.0
+    begun_calls: frozenset[str] = frozenset()
+
+
+NOTHING_BEFORE = Before()
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
     """The surroundings of one run.
@@ -133,7 +153,7 @@ class RunContext:
 
     `policy` says of a call, with the arguments as its tool gets them, whether it may run (`approvals.py`); None
     leaves that to the tool. It is called in the event loop, so one that waits for something is async. A person
-    has `approval_ttl` to answer a question; None is for ever.
+    has `approval_ttl` to answer a question; None is for ever. `before` is for a run that goes on with another one.
     """
 
     thread_id: str
@@ -147,3 +167,4 @@ class RunContext:
     policy: Policy | None = None
     now: Callable[[], datetime] = utc_now
     approval_ttl: timedelta | None = timedelta(days=7)
+    before: Before = NOTHING_BEFORE

@@ -37,6 +37,7 @@ from agent.model_turns import ModelTurn
 from agent.nesting import Nest, states_of
 from agent.output import Output, OutputType
 from agent.providers.base import is_native
+from agent.receipts import at_work, receipt, with_receipt
 from agent.reducer import apply
 from agent.stack import MiddlewareStack
 from agent.steps import (
@@ -99,8 +100,14 @@ class AgentRun:
         ctx = replace(ctx, abort=ctx.abort.child())
         self.agent = agent
         self.ctx = ctx
-        self.transcript = transcript
-        self._tally = Tally(model=agent.model, provider=agent.provider.name, clock=ctx.clock, cost=agent.cost)
+        self.transcript = self._given = transcript
+        self._tally = Tally(
+            model=agent.model,
+            provider=agent.provider.name,
+            clock=ctx.clock,
+            cost=agent.cost,
+            before=ctx.before,
+        )
         self._stack = MiddlewareStack(
             agent.middleware, ctx, provider=agent.provider.name, model=agent.model, transcript=transcript
         )
@@ -180,9 +187,12 @@ class AgentRun:
                 terminal = replace(terminal, result=self._output.result)
         except Exception as error:
             code, terminal = self._endings.broken_by(error, self.transcript)
+            during = at_work(self.transcript)
             self.transcript = close_old_calls(self.transcript)
-            for result in closing_answers(self.transcript, code):
+            for result in closing_answers(self.transcript, code, ctx.before.begun_calls):
                 yield result_event(result, ctx)
+            if self._endings.is_cancelled(terminal):
+                terminal = with_receipt(terminal, receipt(self._given, self.transcript, during))
         yield terminal
 
     async def _open(self, client_results: Sequence[ToolResultPart]) -> AsyncGenerator[Event, None]:
@@ -234,7 +244,7 @@ class AgentRun:
         else:
             verdicts = await self._judge.of(open_calls(self.transcript), self._tools)
             step = next_step(self.transcript, self._tools, self._resolutions, verdicts)
-        if isinstance(step, CallModel) and self._tally.turns:
+        if isinstance(step, CallModel) and self._tally.any_turn:
             step, self._leave = self._leave or await self._ask_leave(self.transcript), None
         if isinstance(step, CallModel):
             self._last_words = step.last_words

@@ -236,7 +236,8 @@ class Message:
 
     `finish_reason` is the true one of an assistant turn, None while it streams or when the stream broke off.
     `metadata` keys used here: model, usage, durationMs, providerReason, paused; providerResults holds what a
-    provider's own tools gave, by call id, as opaque as it came.
+    provider's own tools gave, by call id, as opaque as it came; `notice` marks what the server says to the model in
+    the middle of a conversation (a system message).
     """
 
     id: str
@@ -262,6 +263,10 @@ class Message:
     def paused(self) -> bool:
         """The provider paused its own server-side work and wants the turn sent back as it is."""
         return bool(self.metadata.get("paused"))
+
+
+NOTICE = "notice"
+"""Key of a message's metadata, see `Message`; its value names the occasion."""
 
 
 def user_message(id: str, text: str) -> Message:

@@ -25,6 +25,7 @@ from typing import Any
 
 from agent import events as ev
 from agent.agents import Agent
+from agent.context import NOTHING_BEFORE
 from agent.errors import InvalidRequest
 from agent.loop import AgentRun
 from agent.messages import Transcript, user_message
@@ -94,7 +95,9 @@ class _Work:
 
     async def do(self, prompt: Prompt, arguments: Mapping[str, Any]) -> ToolOutput:
         nest, state = self.berth.nest, self.berth.state
-        ctx = replace(nest.ctx, run_id=nest.ctx.new_id(), parent_run_id=nest.ctx.run_id)
+        ctx = replace(
+            nest.ctx, run_id=nest.ctx.new_id(), parent_run_id=nest.ctx.run_id, before=NOTHING_BEFORE
+        )
         before = Transcript(decode_messages(state["messages"]) if state is not None else ())
         input = () if state is not None else (user_message(ctx.new_id(), storable(prompt(arguments))),)
         run = AgentRun(

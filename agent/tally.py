@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agent.context import NOTHING_BEFORE, Before
 from agent.events import ModelUsage, TurnEnd
 from agent.messages import FinishReason, Transcript, Usage
 from agent.strategies import LoopState
@@ -13,10 +14,21 @@ Cost = Callable[[str, Usage], float]
 
 
 class Tally:
-    def __init__(self, *, model: str, provider: str, clock: Callable[[], float], cost: Cost | None) -> None:
+    """`before` counts in `state` alone: what this run reports is its own."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        provider: str,
+        clock: Callable[[], float],
+        cost: Cost | None,
+        before: Before = NOTHING_BEFORE,
+    ) -> None:
         self.turns = 0
         self.model = model
-        self.finish_reason: FinishReason | None = None
+        self.finish_reason: FinishReason | None = before.finish_reason
+        self._before = before
         self._provider = provider
         self._clock = clock
         self._started = clock()
@@ -25,6 +37,11 @@ class Tally:
         self._calls = 0
         self._calls_of_turn = 0
         self._usage: dict[tuple[str, str | None], Usage] = {}
+
+    @property
+    def any_turn(self) -> bool:
+        """A turn has been made, by this run or by the one that it goes on with."""
+        return bool(self.turns or self._before.turns)
 
     def begin_turn(self, model: str) -> int:
         self.turns += 1
@@ -72,13 +89,19 @@ class Tally:
         self._usage[model, provider] = self._usage.get((model, provider), Usage()) + usage
 
     def state(self, transcript: Transcript) -> LoopState:
+        before = self._before
         return LoopState(
-            iteration_count=self.turns,
+            iteration_count=before.turns + self.turns,
             finish_reason=self.finish_reason,
             messages=transcript,
-            tool_call_count=self._calls,
+            tool_call_count=before.tool_calls + self._calls,
             last_turn_tool_call_count=self._calls_of_turn,
-            usage=sum(self._usage.values(), Usage()),
-            cost=self.spent,
-            elapsed=self._clock() - self._started,
+            usage=sum((*self._usage.values(), *(each.usage for each in before.usage)), Usage()),
+            cost=self._cost_with(before),
+            elapsed=before.seconds + self._clock() - self._started,
         )
+
+    def _cost_with(self, before: Before) -> float | None:
+        if self._cost is None:
+            return None
+        return self._spent + sum(self._cost(each.model, each.usage) for each in before.usage)

@@ -24,6 +24,7 @@ from agent.events import Custom, Event, ToolCallResult
 from agent.messages import ToolCallPart, ToolResultPart
 from agent.middleware import Skip, ToolCall, Transform
 from agent.nesting import Berth, Nest, Suspended
+from agent.receipts import BEGUN
 from agent.results import content_of, cut_to, error_result
 from agent.text import storable
 from agent.tool_attempts import BROKEN, attempt_tool, failure
@@ -252,8 +253,13 @@ class Slot:
             self._news.put_nowait(event)
 
     def aborted(self) -> ToolCallResult:
-        text = ABORTED_WITHIN if self.claimed else ABORTED_BEFORE
-        return result_event(error_result(self.call.id, "aborted", text), self.ctx, edited=self.call.edited)
+        begun = self.claimed or self.call.id in self.ctx.before.begun_calls
+        return result_event(
+            error_result(self.call.id, "aborted", ABORTED_WITHIN if begun else ABORTED_BEFORE),
+            self.ctx,
+            edited=self.call.edited,
+            beside={BEGUN: True} if begun else {},
+        )
 
 
 @dataclass(frozen=True, slots=True)

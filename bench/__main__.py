@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-BENCHES = ("loop", "server", "start", "browser")
+BENCHES = ("loop", "server", "start", "browser", "crowd", "lasting")
 
 
 def main() -> int:

@@ -100,6 +100,7 @@ class Server:
     name: str
     port: int
     pid: int
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def cpu(self) -> float:
         """Seconds of processor it has used, all of its threads."""
@@ -140,7 +141,7 @@ def site(server: str, **settings: str) -> Iterator[Server]:
         with process("manage.py", "serve", env=env) as child:
             wait_for(port, child, HEALTH)
             add_user(env)
-            yield Server(f"Threadloom, {server}", port, child.pid)
+            yield Server(f"Threadloom, {server}", port, child.pid, env)
 
 
 @contextlib.contextmanager
@@ -237,18 +238,26 @@ def post(path: str, body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def chat_request(model: str) -> bytes:
+def chat_request(model: str, *, run_id: str = "", **props: str) -> bytes:
     """A run of this model in a new thread, over `/api/chat`."""
     body = {
         "threadId": uuid.uuid4().hex,
-        "runId": uuid.uuid4().hex,
+        "runId": run_id or uuid.uuid4().hex,
         "state": {},
         "messages": [{"id": uuid.uuid4().hex, "role": "user", "content": "What should I wear today?"}],
         "tools": [],
         "context": [],
-        "forwardedProps": {"model": model},
+        "forwardedProps": {"model": model, **props},
     }
     return post("/api/chat", json.dumps(body).encode(), f"Authorization: Bearer {KEY}")
+
+
+def join_request(run_id: str) -> bytes:
+    """The events of a run that is under way, from its start."""
+    return (
+        f"GET /api/chat?runId={run_id} HTTP/1.1\r\nHost: {LOOPBACK}\r\nAuthorization: Bearer {KEY}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode()
 
 
 # -- figures -------------------------------------------------------------------------------------------------

@@ -168,7 +168,8 @@ async def answer() -> AsyncIterator[bytes]:
 
 
 async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+    # RuntimeError: uvloop's word for a connection that its client has closed.
+    with contextlib.suppress(ConnectionError, RuntimeError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)

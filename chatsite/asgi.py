@@ -3,6 +3,7 @@
     /api/chat            the chat's own ASGI application: a program's stream pays nothing for Django's handler
                          (a request without a key goes to Django: it may have a session)
     /v1/...              the gateway's, likewise
+    /threads/.../events  the same for the streams of pages
     /static/...          files, likewise
     any other request    Django
     a WebSocket          routing.py
@@ -18,7 +19,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
 django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
+from chatsite.chat import rounds  # noqa: E402
 from chatsite.chat.api_doors import ChatApi  # noqa: E402
+from chatsite.chat.thread_events import EventsDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
@@ -26,6 +29,7 @@ from chatsite.static import StaticFiles  # noqa: E402
 static_files = StaticFiles(otherwise=django_app)
 chat_api = ChatApi(otherwise=django_app)
 gateway = GatewayApp()
+thread_events = EventsDoor(otherwise=django_app)
 
 
 async def application(scope, receive, send):
@@ -38,6 +42,8 @@ async def application(scope, receive, send):
             await chat_api(scope, receive, send)
         case "http" if scope["path"].startswith("/v1/") or scope["path"] == "/v1":
             await gateway(scope, receive, send)
+        case "http" if scope["path"].startswith("/threads/") and scope["path"].endswith("/events"):
+            await thread_events(scope, receive, send)
         case _:
             await static_files(scope, receive, send)
 
@@ -45,6 +51,8 @@ async def application(scope, receive, send):
 async def _lifespan(receive, send):
     while True:
         message = await receive()
+        if message["type"] == "lifespan.startup":
+            rounds.begin()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

@@ -15,4 +15,5 @@ urlpatterns = [
     path("", include("chatsite.chat.urls")),
 ]
 
+handler400 = "chatsite.operator.views.bad_request"
 handler500 = "chatsite.operator.views.server_error"

@@ -1,7 +1,6 @@
-"""For every test."""
+"""Of all tests: a law is looked for as long as it takes, however busy the machine is."""
 
 from hypothesis import HealthCheck, settings
 
-# How fast examples are made is the machine's affair, and no promise of ours.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")

@@ -28,7 +28,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MODELS = ["stand-in", "stand-in-mini"]
@@ -257,7 +257,7 @@ class StandIn:
         if isinstance(answer, Broken):
             return broken(answer.kind, exchange.dialect)
         if isinstance(answer, Say):
-            return render(answer, exchange, self._delay)
+            return render(_gone_on(answer, exchange), exchange, self._delay)
         return answer
 
 
@@ -612,9 +612,24 @@ def _texts(content: Any) -> str:
 
 def _is_said(message: dict[str, Any]) -> bool:
     content = message.get("content")
-    return message["role"] == "user" and (
-        isinstance(content, str) or any(part.get("type") != "tool_result" for part in content)
+    return (
+        message["role"] == "user"
+        and not _is_notice(message)
+        and (isinstance(content, str) or any(part.get("type") != "tool_result" for part in content))
     )
+
+
+def _is_notice(message: dict[str, Any]) -> bool:
+    """What the server says to a model whose answer it lost in the middle."""
+    return message["role"] == "user" and str(message.get("content")).startswith("(The server was restarted")
+
+
+def _gone_on(answer: Say, exchange: Exchange) -> Say:
+    """The rest of an answer of which the model is told that the beginning stands above."""
+    messages = exchange.json["messages"]
+    if len(messages) < 2 or not _is_notice(messages[-1]):
+        return answer
+    return replace(answer, text=answer.text.removeprefix(_texts(messages[-2]["content"])))
 
 
 def _last_user_text(body: dict[str, Any]) -> str:
@@ -629,7 +644,7 @@ def _results_since_user(body: dict[str, Any]) -> list[Any]:
             results = []
         elif message["role"] == "tool":
             results.append(_value(_texts(message["content"])))
-        elif message["role"] == "user":
+        elif message["role"] == "user" and not _is_notice(message):
             results += [_value(_texts(part.get("content"))) for part in message["content"]]
     return results
 

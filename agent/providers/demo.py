@@ -17,11 +17,12 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from agent.errors import ProviderError
 from agent.events import TurnEnd, TurnEvent
-from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, Usage
+from agent.messages import NOTICE, Message, ToolCallPart, ToolResultPart, Usage
 from agent.providers import demo_texts as texts
 from agent.providers.base import TurnRequest
 from agent.providers.scripted import Call, Turn, play
@@ -48,7 +49,7 @@ class DemoProvider:
 
     async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
         scene = Scene.of(request)
-        turn = answer(scene)
+        turn = scene.rest_of(answer(scene))
         turn = replace(turn, pace=self.pace * (turn.pace or 1), usage=_usage(request, turn))
         async with aclosing(play(turn, request)) as events:
             async for event in events:
@@ -86,20 +87,31 @@ class Scene:
     tools: frozenset[str]
     may_call: bool
     message_id: str
+    written: str = ""
+    """What stands already of this turn's text: a restart cut it off, and the model was told to go on."""
 
     @classmethod
     def of(cls, request: TurnRequest) -> Scene:
         messages = request.transcript
         asked = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
-        since = messages[asked + 1 :]
+        told_to_go_on = bool(messages) and NOTICE in messages[-1].metadata
+        said = [message for message in messages[asked + 1 :] if message.role != "system"]
+        cut = list(takewhile(_is_cut, reversed(said))) if told_to_go_on else []
+        since = said[: len(said) - len(cut)]
         return cls(
             question=messages[asked].text if asked >= 0 else "",
+            written="".join(message.text for message in reversed(cut)),
             turn=1 + sum(message.role == "assistant" for message in since),
             done=tuple(_done(since)),
             tools=frozenset(tool.name for tool in request.tools),
             may_call=request.tool_choice != "none",
             message_id=request.message_id,
         )
+
+    def rest_of(self, turn: Turn) -> Turn:
+        if not self.written:
+            return turn
+        return replace(turn, text=turn.text.removeprefix(self.written), thinking="")
 
     def call(self, name: str, arguments: dict[str, Any] | str, number: int = 1) -> Call:
         return (f"call_{self.message_id}_{number}", name, arguments)
@@ -109,6 +121,10 @@ class Scene:
 
     def can(self, *names: str) -> bool:
         return self.may_call and self.tools.issuperset(names)
+
+
+def _is_cut(message: Message) -> bool:
+    return message.role == "assistant" and message.finish_reason is None and not message.tool_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +376,7 @@ RULES = (
 # -- reading the transcript ----------------------------------------------------------------------------------
 
 
-def _done(messages: Transcript) -> Iterator[Done]:
+def _done(messages: Sequence[Message]) -> Iterator[Done]:
     calls = {call.id: call for message in messages for call in message.tool_calls}
     for message in messages:
         for result in message.tool_results:

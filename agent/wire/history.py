@@ -8,6 +8,8 @@ them through here.
     a result without a call, or a second  is left out
     a result that stands elsewhere        stands with its call
     a call id or name no server takes     is spelled another way, the same for call and result
+    a notice of ours                      is a user's turn: many servers refuse a system message there, and those that
+                                          have them at the top only would take the model's last words for a beginning
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import hashlib
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import replace
 
-from agent.messages import FilePart, ImagePart, Message, ToolResultPart, Transcript
+from agent.messages import NOTICE, FilePart, ImagePart, Message, ToolResultPart, Transcript
 
 NO_RESULT = "There is no result: the call was not carried out."
 
@@ -33,7 +36,9 @@ def with_results(transcript: Transcript) -> Iterator[tuple[Message, Results]]:
             for part in message.tool_results:
                 waiting[part.tool_call_id].append((number, part))
     for number, message in enumerate(transcript):
-        if message.role != "tool":
+        if message.role == "system" and NOTICE in message.metadata:
+            yield replace(message, role="user"), {}
+        elif message.role != "tool":
             yield message, _results_of(message, number, waiting)
 
 

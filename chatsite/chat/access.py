@@ -20,7 +20,7 @@ from chatsite.chat.models import Thread
 from chatsite.chat.problems import KeyOutOfScope
 
 # In SQL, as every request asks it, and each open stream every few seconds.
-THREAD_OF = "SELECT * FROM chat_thread WHERE public_id = %s AND owner_id = %s"
+THREAD_OF = "SELECT * FROM chat_thread WHERE public_id = %s AND owner_id = %s AND deleted_at IS NULL"
 
 
 class NotFound(Exception):

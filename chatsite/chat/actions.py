@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
-from agent.messages import Message, ToolResultPart
+from agent.messages import NOTICE, Message, TextPart, ToolResultPart
 from agent.wire.parts import dump_parts
 from chatsite.chat import models, questions, statements, store
 from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
-from chatsite.chat.problems import Busy, Conflict, NothingToRetry, Unanswerable
+from chatsite.chat.problems import Busy, Conflict, NothingToContinue, NothingToRetry, Unanswerable
 
 TITLE_LENGTH = 60
 
@@ -33,9 +33,16 @@ FIRST_MESSAGE = """
 """
 OF_THREAD = "AND thread.public_id = %s"
 
+GO_ON = (
+    "(The server was restarted while you were answering. What you wrote so far stands above. "
+    "Go on exactly where it ends, and repeat nothing.)"
+)
+"""To the model, behind its own half answer."""
+
 Status = models.Interrupt.Status
 Given = dict[str, Any]
-"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts)."""
+"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts), `onDisconnect`
+(`continue`: it outlives its client's connection)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ def open_thread(
         get_user_model().objects.select_for_update().only("pk").get(pk=owner.pk)
     first = _first_message(owner, public_id, client_id)
     if first is not None and first.run is not None:
+        _check_same(first, message)
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread(owner=owner, public_id=public_id or new_public_id())
     statements.insert(thread)
@@ -95,8 +103,7 @@ def send_message(
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
-        if known.text != message.text:
-            raise Conflict("This message was sent already, with another text. Reload the page to see it.")
+        _check_same(known, message)
         return Begun(thread, known.run, fresh=False)
     thread = _locked(thread)
     _check_free(thread, start.run_id)
@@ -106,6 +113,12 @@ def send_message(
     _withdraw_questions(thread, run)
     _append(thread, run, message, client_id)
     return Begun(thread, run, fresh=True)
+
+
+def _check_same(known: models.Message, message: Message) -> None:
+    """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
+    if known.text != message.text:
+        raise Conflict("This message was sent already, with another text. Reload the page to see it.")
 
 
 def retry(
@@ -199,6 +212,44 @@ def take_client_results(
     return Begun(thread, run, fresh=True)
 
 
+def continue_lost(*, thread: Thread, start: Start, run_id: str | None = None) -> Begun:
+    """Go on with the thread's last run, which was lost (the one named `run_id`, if that is given).
+
+    Asked for twice it finds the first one's run. Raises NothingToContinue when the thread has gone on.
+    """
+    thread = _locked(thread)
+    last = thread.runs.select_related("parent").order_by("-pk").first()
+    if last is not None and last.continuation and last.state in Run.ACTIVE and _is_run(last.parent, run_id):
+        return Begun(thread, last, fresh=False)
+    if last is None or last.state != Run.State.LOST or not _is_run(last, run_id):
+        raise NothingToContinue()
+    _check_free(thread, start.run_id)
+    run = begin_continuation(thread, last, start, Run.Continuation.ASKED)
+    return Begun(thread, run, fresh=True)
+
+
+def begin_continuation(thread: Thread, lost: Run, start: Start, kind: str) -> Run:
+    """The run that goes on with a lost one. It begins with a notice to the model, if that stopped in mid sentence."""
+    start = replace(start, given={**lost.given, **start.given})
+    run = _begin(thread, start, parent=lost, continuation=kind)
+    row = thread.head
+    if row is not None and row.role == models.Message.Role.ASSISTANT and _is_cut(store.message_of(row)):
+        notice = Message(new_public_id(), "system", (TextPart(GO_ON),), metadata={NOTICE: "resumed"})
+        thread.head = store.row_of(notice, thread_id=thread.pk, run_id=run.pk, parent_id=row.pk)
+        thread.head.save(force_insert=True)
+    thread.save(update_fields=["head", "model", "updated_at"])
+    return run
+
+
+def _is_cut(message: Message) -> bool:
+    """The message broke off in its text. What broke off in a thought or a call is begun anew by the model itself."""
+    return message.finish_reason is None and bool(message.text.strip()) and not message.tool_calls
+
+
+def _is_run(run: Run | None, run_id: str | None) -> bool:
+    return run is not None and run_id in (None, run.public_id)
+
+
 def drop_rule(*, thread: Thread, tool_name: str) -> bool:
     """Take an "always allow" back. False when there was none."""
     return bool(ApprovalRule.objects.filter(thread=thread, tool_name=tool_name).delete()[0])
@@ -244,9 +295,17 @@ def _withdraw_questions(thread: Thread, run: Run) -> None:
     )
 
 
-def request_stop(*, thread: Thread) -> Run | None:
-    """Ask the thread's active run to stop, wherever it runs. None when nothing runs."""
-    run = Run.objects.filter(thread=thread, state__in=Run.ACTIVE).first()
+def request_stop(*, thread: Thread, run_id: str | None = None, run_pk: int | None = None) -> Run | None:
+    """Ask the thread's active run to stop, wherever it runs: the one that is meant, if that is known, and no other.
+
+    None when that does not run.
+    """
+    runs = Run.objects.filter(thread=thread, state__in=Run.ACTIVE)
+    if run_id is not None:
+        runs = runs.filter(public_id=run_id)
+    if run_pk is not None:
+        runs = runs.filter(pk=run_pk)
+    run = runs.first()
     if run is not None and not run.stop_requested:
         run.stop_requested = True
         run.save(update_fields=["stop_requested"])
@@ -295,17 +354,25 @@ def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     statements.update(Thread, changed, "id = %s", [thread.pk])
 
 
-def _begin(thread: Thread, start: Start, *, parent: Run | None = None) -> Run:
+def _begin(
+    thread: Thread,
+    start: Start,
+    *,
+    parent: Run | None = None,
+    continuation: str = Run.Continuation.NONE,
+) -> Run:
     now = timezone.now()
     thread.model = start.model
     thread.updated_at = now
     run = Run(
         thread=thread,
         public_id=start.run_id or new_run_id(),
-        state=Run.State.RUNNING,
+        # One that goes on by itself waits for its turn: a thousand may do so at once.
+        state=Run.State.QUEUED if continuation == Run.Continuation.AUTOMATIC else Run.State.RUNNING,
         model=start.model,
         door=start.door,
         parent=parent,
+        continuation=continuation,
         given=start.given,
         owner=start.process,
         heartbeat_at=now,

@@ -14,6 +14,7 @@ from there. A known `runId` is never a second run: its log is replayed from the 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from dataclasses import asdict
@@ -30,13 +31,16 @@ from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
 from chatsite.chat.api_stream import CONTINUE, refused_run, stop_what_was_left, stream_of
 from chatsite.chat.api_values import DOOR, Asked, Refused, Reply, error_body, json_reply, refusal
-from chatsite.chat.commands import Answer, Done, Retry, Send
+from chatsite.chat.commands import Answer, Continue, Done, Retry, Send
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
-from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem, Unanswerable
+from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, Unanswerable
 from chatsite.chat.stream import HEADERS as STREAM_HEADERS
 
 log = logging.getLogger(__name__)
+
+LONG_BODY = 256 * 1024
+"""Bytes from which a body is read beside the loop: 20 MB of JSON would hold up everybody for a quarter of a second."""
 
 
 async def answer(user: Any, asked: Asked) -> Reply:
@@ -73,7 +77,8 @@ async def answer(user: Any, asked: Asked) -> Reply:
 
 
 async def _run(user: Any, asked: Asked) -> Reply:
-    wanted = _run_input(asked)
+    long = len(asked.body) > LONG_BODY
+    wanted = await asyncio.to_thread(_run_input, asked) if long else _run_input(asked)
     thread, run = await _begun_before(user, wanted)
     if run is None:
         try:
@@ -81,7 +86,13 @@ async def _run(user: Any, asked: Asked) -> Reply:
         except Unanswerable as problem:
             # An answer that cannot be taken is told as AG-UI tells it, and nothing was begun.
             return Reply(200, refused_run(wanted, problem), STREAM_HEADERS)
-        thread, run = done.thread, done.run
+        except (Busy, Conflict):
+            # Perhaps by this very request, which came twice at once.
+            thread, run = await _begun_before(user, wanted)
+            if run is None:
+                raise
+        else:
+            thread, run = done.thread, done.run
     assert thread is not None
     assert run is not None
     return stream_of(thread, run, asked)
@@ -128,6 +139,9 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
             return resumed
     elif wanted.resume:
         raise Missing()
+    if thread is not None and wanted.forwarded_props.get("continue") is True:
+        again = Continue(model=start.pop("model"), run_id=wanted.parent_run_id)
+        return _own(await commands.perform(user, thread.public_id, again, **start), wanted)
     message = wanted.last_user_message
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
@@ -143,6 +157,7 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
             # It is there by now: another request of the user's came first, or it is somebody else's.
             thread = await commands.thread_for(user, wanted.thread_id)
     if await _new_message(thread, wanted) is None:
+        await _check_same(thread, message)
         again = Retry(model=model, message_id=message.id)
         return await commands.perform(user, thread.public_id, again, **start)
     return _own(await commands.perform(user, thread.public_id, send, message=message, **start), wanted)
@@ -184,6 +199,13 @@ def _own(done: Done, wanted: RunInput) -> Done:
     if done.run is not None and done.run.public_id != wanted.run_id:
         raise Busy()
     return done
+
+
+async def _check_same(thread: Thread, message: UserMessage) -> None:
+    """A known message is answered anew, and an edited one has to come under an id of its own."""
+    known = await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").first)
+    if known is not None and known.text != message.text:
+        raise Conflict("This message is here already, with another text. Send the new text under a new id.")
 
 
 async def _new_message(thread: Thread, wanted: RunInput) -> UserMessage | None:

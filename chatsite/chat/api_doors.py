@@ -7,7 +7,7 @@ view       Django's handler, with its session and CSRF check: for those with a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs
@@ -36,19 +36,19 @@ async def view(request: HttpRequest) -> HttpResponseBase:
     try:
         user = await db.read(credential.user)
     except DatabaseError:
-        return _as_django(api_values.refusal(NotStored()))
+        return as_django(api_values.refusal(NotStored()))
     except KeyOutOfScope as problem:
-        return _as_django(api_values.refusal(problem))
+        return as_django(api_values.refusal(problem))
     if key is None and user is not None and request.method not in {"GET", "HEAD"}:
         refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
         if refused is not None:
             words = "This came with a cookie but without its CSRF token. Send the token as `X-CSRFToken`."
-            return _as_django(api_values.json_reply(403, api_values.error_body("csrf", words)))
+            return as_django(api_values.json_reply(403, api_values.error_body("csrf", words)))
     body = request.read(api_values.MAX_BODY + 1)
     if len(body) > api_values.MAX_BODY:
-        return _as_django(api_values.too_large())
+        return as_django(api_values.too_large())
     query = {name: values[-1] for name, values in request.GET.lists()}
-    return _as_django(await answer(user, Asked(request.method or "", headers, query, body, credential)))
+    return as_django(await answer(user, Asked(request.method or "", headers, query, body, credential)))
 
 
 def _session_of(request: HttpRequest) -> Credential:
@@ -59,7 +59,7 @@ def _checked_by_csrf() -> None:
     """What Django's CSRF check looks at to learn that a view is not exempt."""
 
 
-def _as_django(reply: Reply) -> HttpResponseBase:
+def as_django(reply: Reply) -> HttpResponseBase:
     if isinstance(reply.body, bytes):
         return HttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
     return StreamingHttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
@@ -83,8 +83,8 @@ class ChatApi:
         if key is None:
             await self.otherwise(scope, receive, send)
             return
-        if not settings.DEBUG and not _is_known_host(headers.get("host", "")):
-            await _send(
+        if not settings.DEBUG and not is_known_host(headers.get("host", "")):
+            await send_reply(
                 api_values.json_reply(
                     400, api_values.error_body("bad_host", "This host is not served here.")
                 ),
@@ -96,26 +96,30 @@ class ChatApi:
         try:
             user = await db.read(credential.user)
         except DatabaseError:
-            await _send(api_values.refusal(NotStored()), receive, send)
+            await send_reply(api_values.refusal(NotStored()), receive, send)
             return
         except KeyOutOfScope as problem:
-            await _send(api_values.refusal(problem), receive, send)
+            await send_reply(api_values.refusal(problem), receive, send)
             return
         # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.
         body = await _body_of(receive) if user is not None else b""
         if body is None:
-            await _send(api_values.too_large(), receive, send)
+            await send_reply(api_values.too_large(), receive, send)
             return
-        query = {
-            name: values[-1]
-            for name, values in parse_qs(scope.get("query_string", b"").decode("latin-1")).items()
-        }
-        await _send(
-            await answer(user, Asked(scope["method"], headers, query, body, credential)), receive, send
+        await send_reply(
+            await answer(user, Asked(scope["method"], headers, query_of(scope), body, credential)),
+            receive,
+            send,
         )
 
 
-def _is_known_host(host: str) -> bool:
+def query_of(scope: Any) -> dict[str, str]:
+    """The query's names, each with its last value."""
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    return {name: values[-1] for name, values in query.items()}
+
+
+def is_known_host(host: str) -> bool:
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
 
@@ -136,7 +140,7 @@ async def _body_of(receive: Receive) -> bytes | None:
             return b"".join(pieces)
 
 
-async def _send(reply: Reply, receive: Receive, send: SendMessage) -> None:
+async def send_reply(reply: Reply, receive: Receive, send: SendMessage) -> None:
     headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()
     ]
@@ -163,6 +167,19 @@ async def _send_all(frames: AsyncIterator[bytes], send: SendMessage) -> None:
         async for frame in frames:
             await send({"type": "http.response.body", "body": frame, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def unless_gone(work: Coroutine[Any, Any, Reply], receive: Receive) -> Reply | None:
+    """What `work` gives; None when the client leaves before that."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _gone(receive: Receive) -> None:

@@ -10,6 +10,7 @@ from chatsite.chat.api_stream import stream_of
 from chatsite.chat.api_values import Asked, Refused, Reply, json_reply
 from chatsite.chat.models import Message, Run
 from chatsite.chat.problems import Invalid, Missing
+from chatsite.chat.state import RunView
 
 
 async def join(user: Any, asked: Asked) -> Reply:
@@ -39,7 +40,7 @@ async def restore(user: Any, asked: Asked) -> Reply:
         {
             "threadId": thread.public_id,
             "messages": page,
-            "activeRun": {"runId": active.id} if active is not None else None,
+            "activeRun": _active(active),
             "interrupts": {
                 "runId": unanswered[-1].run.public_id,
                 "pending": [encode_interrupt(interrupt) for interrupt in interrupts],
@@ -52,6 +53,12 @@ async def restore(user: Any, asked: Asked) -> Reply:
         },
         {"Cache-Control": "no-store"},
     )
+
+
+def _active(run: RunView | None) -> dict[str, str] | None:
+    if run is None:
+        return None
+    return {"runId": run.id, **({"parentRunId": run.resumes} if run.resumes else {})}
 
 
 def _page(messages: list[Any], limit: str | None, before: str | None) -> tuple[list[Any], bool]:

@@ -22,7 +22,7 @@ from chatsite.chat.api_values import DOOR, Asked, Reply
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Unanswerable
 from chatsite.chat.store import Cursor
-from chatsite.chat.stream import HEADERS, Frames, Recheck, guarded
+from chatsite.chat.stream import HEADERS, Frames, Recheck, guarded, in_pieces
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,16 @@ async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
     try:
         async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
             async for heard in batches:
-                yield (
-                    b"".join(
-                        encode_sse(
-                            encode_event_json(event, echo_input=False),
-                            id=str(Cursor(run.public_id, number)),
-                        )
-                        for number, event in heard.events
-                        if not _is_brought(event, brought)
+                if not heard.events:
+                    yield None
+                for frame in in_pieces(
+                    encode_sse(
+                        encode_event_json(event, echo_input=False), id=str(Cursor(run.public_id, number))
                     )
-                    or None
-                )
+                    for number, event in heard.events
+                    if not _is_brought(event, brought)
+                ):
+                    yield frame
                 over = bool(heard.events) and isinstance(heard.events[-1][1], Terminal)
         if draining.is_leaving() and not over:
             # These clients take a stream that merely ends for a run that went well: the server's end cuts it.

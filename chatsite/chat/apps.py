@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class ChatConfig(AppConfig):
@@ -8,4 +9,6 @@ class ChatConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from chatsite.chat import checks  # noqa: F401  (registers the system checks)
+        from chatsite.chat import checks, search  # noqa: F401  (`checks` registers the system checks)
+
+        post_migrate.connect(search.prepare, sender=self)

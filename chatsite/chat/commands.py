@@ -4,11 +4,14 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
 "may this user?" once, does it, and answers at once; a run is a task of its own.
 
     send    {"type": "send", "text", "clientId"?, "model"?}     a message, and the run that answers it
-    stop    {"type": "stop"}                                    end the active run, keep what it wrote
+    stop    {"type": "stop", "runId"?}                          end the active run (that one), keep what it wrote
     retry   {"type": "retry", "model"?}                         answer the last message anew
+    continue {"type": "continue", "runId"?, "model"?}           go on with the thread's last run, which was lost
     answer  {"type": "answer", "answers": [{"interruptId", "status", "editedArgs"?, "reason"?, "always"?}]}
                                                                 settle all open questions, and go on
     forget  {"type": "forget", "tool"}                          take an "always allow" back
+    organize {"type": "organize", "title"?, "pinned"?, "archived"?, "deleted"?}
+                                                                name it, pin it, put it away, throw it away
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from agent.approvals import Resolution
 from agent.messages import Message, TextPart, ToolResultPart
 from agent.text import storable
 from agent.wire.jsontext import plain
-from chatsite.chat import access, actions, db, draining, eventlog, news, rounds, runner
+from chatsite.chat import access, actions, db, draining, eventlog, news, organizing, rounds, runner
 from chatsite.chat.actions import Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
+from chatsite.chat.heartbeat import PROCESS
 from chatsite.chat.models import Run, Thread, new_public_id
-from chatsite.chat.problems import Busy, Invalid, Missing, NotStored, Problem, TooLong
-from chatsite.chat.recovery import PROCESS
+from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, TooLong
 
 
 class _Command(BaseModel):
@@ -48,7 +51,10 @@ class Send(_Command):
 
 
 class Stop(_Command):
+    """`run_id` names the run that is meant: a stop that comes late then stops no other."""
+
     type: Literal["stop"] = "stop"
+    run_id: str | None = None
 
 
 class Retry(_Command):
@@ -57,6 +63,14 @@ class Retry(_Command):
     type: Literal["retry"] = "retry"
     model: str = ""
     message_id: str | None = None
+
+
+class Continue(_Command):
+    """`run_id` names the lost run that is meant; the model is that run's own unless another is named."""
+
+    type: Literal["continue"] = "continue"
+    run_id: str | None = None
+    model: str = ""
 
 
 Text = Annotated[str, BeforeValidator(lambda value: storable(value) if isinstance(value, str) else value)]
@@ -85,7 +99,17 @@ class Forget(_Command):
     tool: Text
 
 
-Command = Send | Stop | Retry | Answer | Forget
+class Organize(_Command):
+    """What is given changes, the rest stays. Of a thread that is deleted nothing is left to command."""
+
+    type: Literal["organize"] = "organize"
+    title: Text | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    deleted: bool = False
+
+
+Command = Send | Stop | Retry | Continue | Answer | Forget | Organize
 CommandAdapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
@@ -123,6 +147,9 @@ async def perform(
         case Retry():
             start = await begins(command.model, thread.model)
             return await _run(user, actions.retry, thread=thread, start=start, message_id=command.message_id)
+        case Continue():
+            start = await begins(command.model, thread.model)
+            return await _run(user, actions.continue_lost, thread=thread, start=start, run_id=command.run_id)
         case Answer():
             return await _run(
                 user,
@@ -139,9 +166,18 @@ async def perform(
             eventlog.channel_of(thread.pk).forget_rule(command.tool)
             news.thread_changed(thread.pk)
             return Done(thread)
+        case Organize():
+            changes = command.model_dump(exclude={"type"})
+            thread = await _asked(organizing.organize, thread=thread, **changes)
+            if command.deleted:
+                runner.stop_thread(thread.pk)
+            eventlog.channel_of(thread.pk).retitle(thread.title)
+            news.thread_changed(thread.pk)
+            return Done(thread)
         case Stop():
-            runner.stop_thread(thread.pk)  # first, and without the database: it may be busy
-            run = await _asked(actions.request_stop, thread=thread)
+            # First, and without the database: it may be busy.
+            stopped = runner.stop_thread(thread.pk, run_id=command.run_id)
+            run = await _asked(actions.request_stop, thread=thread, run_id=command.run_id, run_pk=stopped)
             if run is not None and not runner.stop(run.pk):
                 news.stop_run(run.pk)
             return Done(thread, run)
@@ -281,9 +317,23 @@ async def _asked(action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> A
             return await db.write(action, **asked)
         except IntegrityError as error:
             if last_try:
-                raise taken from error
+                raise _broken_by(error, taken) from error
         except DataError as error:
             raise Invalid("This holds something that the database cannot store.") from error
         except DatabaseError as error:
             raise NotStored from error
     raise AssertionError("unreachable")
+
+
+def _broken_by(error: IntegrityError, taken: type[Problem]) -> Problem:
+    """What stands in the way, by the constraint: PostgreSQL gives its name, SQLite its columns."""
+    said = str(error)
+    if "chat_one_active_run_a_thread" in said or said.endswith("failed: chat_run.thread_id"):
+        return Busy()
+    if "foreign key" in said.lower():
+        return Missing()  # the thread was deleted meanwhile
+    if "chat_thread" in said and "public_id" in said:
+        return taken()
+    return Conflict(
+        "Something else was stored under this id in the same moment. Send it again with another id."
+    )

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_MODELS": [],
     "EXAMPLE_TOOLS": True,
     "CHAT_SYSTEM_PROMPT": "",
+    "CHAT_AUTO_TITLE": True,
     "CHAT_MIDDLEWARE": (),
     "RUN_MAX_TURNS": 5,
     "RUN_MAX_TOOL_CALLS": None,

@@ -22,14 +22,13 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 from pydantic import ValidationError
 
-from agent.wire.agui import encode_event_json
 from chatsite.accounts.keys import key_in
 from chatsite.chat import commands, db, draining, eventlog, store
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
-from chatsite.chat.stream import Recheck
+from chatsite.chat.stream import Recheck, numbered_json
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +113,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
                         await self.close(NOT_LOGGED_IN)
                         return
                     for number, event in heard.events:
-                        cursor = json.dumps(str(Cursor(heard.run_id, number)))
-                        await self.send(text_data=f'{{"cursor":{cursor},"event":{encode_event_json(event)}}}')
+                        await self.send(text_data=numbered_json(heard.run_id, number, event))
             await self.send(
                 text_data=json.dumps({"type": "restart", "retryAfterMs": draining.back_after_ms()})
             )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ from chatsite.chat import db, draining, store
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
+
+AT_ONCE = 64
+"""Events that one reader gets in one batch: a client that does not read holds no more than that here."""
+
+FOLD_AT_MOST = 2000
+"""Events that are folded to find out what one reader saw; one who would cost more gets the whole newest state."""
 
 LOOK_UP = 5.0
 """Seconds of silence after which a reader looks up: to ask again whether it may still read, to say it is alive."""
@@ -40,9 +47,10 @@ class LiveRun:
         self.shown = 0
         self.transcript = transcript
         self._earlier = sum(len(segment.messages) for segment in base.segments)
-        self._first_transcript = self._shown_transcript = transcript
+        self._shown_transcript = transcript
         self._first_view = self._view = view
         self._asked: tuple[InterruptView, ...] = ()
+        self._seen = Checkpoints(transcript)
 
     @property
     def run_id(self) -> str:
@@ -70,22 +78,27 @@ class LiveRun:
         """
         self.shown = number
         self._shown_transcript = transcript
+        self._seen.note(number, transcript)
         self._view = view or self._view
         self._asked = asked
 
     def read(self, after: int) -> list[tuple[int, Event]]:
-        return list(enumerate(self.events[after : self.shown], start=after + 1))
+        """The next events behind `after`, at most `AT_ONCE` of them."""
+        return list(enumerate(self.events[after : min(self.shown, after + AT_ONCE)], start=after + 1))
 
     def state(self) -> ThreadState:
         return self._state(self._shown_transcript, self._view, self.shown)
 
     def state_at(self, number: int) -> ThreadState | None:
-        """What a reader saw who has read up to `number`; None when that is more than was told here."""
+        """What a reader saw who has read up to `number`; None when that is not known, or costs too much to find out."""
         if number > self.shown:
             return None
         if number == self.shown:
             return self.state()
-        transcript = reduce(apply, self.events[:number], self._first_transcript)
+        begin, transcript = self._seen.before(number)
+        if number - begin > FOLD_AT_MOST:
+            return None
+        transcript = reduce(apply, self.events[begin:number], transcript)
         over = number > 0 and isinstance(self.events[number - 1], Terminal)
         return self._state(transcript, self._view if over else self._first_view, number)
 
@@ -113,6 +126,31 @@ def _refilled(segments: tuple[Segment, ...], messages: tuple[Message, ...]) -> t
     return tuple(filled)
 
 
+class Checkpoints:
+    """Some of the transcripts that were shown, so that one in the middle is found without folding the whole log.
+
+    At most `MOST`, which are thinned out: the longer a run is, the farther apart they are.
+    """
+
+    MOST = 16
+
+    def __init__(self, first: Transcript) -> None:
+        self._apart = 256
+        self._kept: list[tuple[int, Transcript]] = [(0, first)]
+
+    def note(self, number: int, transcript: Transcript) -> None:
+        if number < self._kept[-1][0] + self._apart:
+            return
+        self._kept.append((number, transcript))
+        if len(self._kept) > self.MOST:
+            self._kept = self._kept[::2]
+            self._apart *= 2
+
+    def before(self, number: int) -> tuple[int, Transcript]:
+        """The last one that was noted at `number` or earlier."""
+        return self._kept[bisect_right(self._kept, number, key=lambda each: each[0]) - 1]
+
+
 class Channel:
     """Wakes the readers of one thread. Belongs to the server's event loop."""
 
@@ -122,6 +160,8 @@ class Channel:
         self.begun: int | None = None
         """Key of a run that works here, known before its `live` is: nobody need ask the database for it."""
         self.live: LiveRun | None = None
+        self.seen: ThreadState | None = None
+        """The state that the rows gave last: readers who see the same share it, and hold it once."""
         self.readers = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -130,6 +170,12 @@ class Channel:
         if self.live is not None:
             left = tuple(name for name in self.live.base.always_allowed if name != tool_name)
             self.live.base = replace(self.live.base, always_allowed=left)
+        self.tell()
+
+    def retitle(self, title: str) -> None:
+        """The thread has another name, also where it stands in memory."""
+        if self.live is not None:
+            self.live.base = replace(self.live.base, title=title)
         self.tell()
 
     def look_into_rows(self) -> None:
@@ -232,7 +278,7 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
                 found, over = [], False
             else:
                 over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
-                found = await db.read(store.events_after, run_pk, after)
+                found = await db.read(store.events_after, run_pk, after, at_most=AT_ONCE)
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))
@@ -286,7 +332,10 @@ async def state_now(channel: Channel, thread: Thread) -> ThreadState:
     """From memory while the newest run is one of this process, else from the rows."""
     if channel.live is not None:
         return channel.live.state()
-    return await db.read(_fresh_state, thread.pk)
+    state = await db.read(_fresh_state, thread.pk)
+    if state != channel.seen:
+        channel.seen = state
+    return channel.seen
 
 
 async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadState | None:
@@ -296,12 +345,22 @@ async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadSt
     """
     if channel.live is not None and channel.live.run_id == cursor.run_id:
         return channel.live.state_at(cursor.number)
-    state = await db.read(_fresh_state, thread.pk, cursor)
-    return state if state.cursor == str(cursor) else None
+    state = await db.read(_state_until, thread.pk, cursor)
+    return state if state is not None and state.cursor == str(cursor) else None
 
 
-def _fresh_state(thread_pk: int, until: Cursor | None = None) -> ThreadState:
-    return store.load_state(Thread.objects.get(pk=thread_pk), until)
+def _fresh_state(thread_pk: int) -> ThreadState:
+    return store.load_state(Thread.objects.get(pk=thread_pk))
+
+
+def _state_until(thread_pk: int, cursor: Cursor) -> ThreadState | None:
+    """Most readers who come back have read all there is: that state needs no log."""
+    thread = Thread.objects.get(pk=thread_pk)
+    newest = thread.runs.order_by("-pk").first()
+    ended = newest is not None and newest.public_id == cursor.run_id and newest.state not in Run.ACTIVE
+    if newest is not None and ended and cursor.number == store.last_number(newest.pk):
+        return store.load_state(thread)
+    return store.load_state(thread, cursor) if cursor.number <= FOLD_AT_MOST else None
 
 
 def _is_active(run_pk: int) -> bool:

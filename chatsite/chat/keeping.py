@@ -30,6 +30,7 @@ from agent.events import (
     ToolCallArgs,
 )
 from agent.messages import Message
+from agent.receipts import RECEIPT
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
@@ -223,6 +224,7 @@ def _end_of(event: RunFinished | RunError | None) -> dict[str, Any]:
         "error": ending.error,
         "error_code": ending.error_code[:100],
         "usage": encode_event(event).get("usage", []),
+        "receipt": (event.metadata or {}).get(RECEIPT, {}),
         "finished_at": store.told_at(event),
     }
 
@@ -260,7 +262,8 @@ def ending_of(event: RunFinished | RunError) -> Ending:
         )
     finish_reason = event.finish_reason or ""
     if isinstance(event.outcome, Cancelled):
-        return Ending(State.CANCELLED, event.stop_reason, finish_reason)
+        why = str((event.metadata or {}).get("abortReason", ""))
+        return Ending(State.CANCELLED, event.stop_reason, finish_reason, error=why)
     if isinstance(event.outcome, Interrupted):
         return Ending(State.INTERRUPTED, event.stop_reason, finish_reason)
     return Ending(State.FINISHED, event.stop_reason, finish_reason)

@@ -1,10 +1,11 @@
-"""The rows. Only `actions`, `keeping`, `rounds`, `recovery` and `upkeep` write them.
+"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing` and `transfer` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
        │        └────< Interrupt     a question the run ended with, and its one answer
        ├──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
-       └──────< ApprovalRule         "always allow this tool here", until it is taken back
+       ├──────< ApprovalRule         "always allow this tool here", until it is taken back
+       └──────< Share                a link for readers
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
 events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
@@ -32,6 +33,11 @@ def new_run_id() -> str:
 class Thread(models.Model):
     """A conversation, owned by a user. A program may bring its own `threadId`, so it can be any short text."""
 
+    class Titled(models.TextChoices):
+        TEXT = "text"
+        MODEL = "model"
+        PERSON = "person"
+
     public_id = models.CharField(max_length=200, unique=True, default=new_public_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="threads")
     title = models.CharField(max_length=200, blank=True)
@@ -39,6 +45,20 @@ class Thread(models.Model):
     head = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     updated_at = models.DateTimeField(default=timezone.now)
+    titled = models.CharField(
+        max_length=10,
+        choices=Titled.choices,
+        default=Titled.TEXT,
+        help_text="Whose words the title is; a person's stays.",
+    )
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        db_index=True,
+        help_text="It is nobody's from then on; `upkeep` removes it later.",
+    )
 
     class Meta:
         indexes = (models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),)
@@ -66,13 +86,27 @@ class Run(models.Model):
         FOLDED = "folded"
         PRUNED = "pruned"
 
+    class Continuation(models.TextChoices):
+        """That a run goes on with its parent, which was lost: by itself, or because a person asked."""
+
+        NONE = ""
+        AUTOMATIC = "automatic"
+        ASKED = "asked"
+
     public_id = models.CharField(max_length=200, default=new_run_id, editable=False)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
     )
+    continuation = models.CharField(
+        max_length=10,
+        choices=Continuation.choices,
+        default=Continuation.NONE,
+        blank=True,
+        help_text="Whether it goes on with its parent, a lost run.",
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED, db_index=True)
-    door = models.CharField(max_length=20, default="page", help_text="page, api or websocket")
+    door = models.CharField(max_length=20, default="page", help_text="page, api, websocket or recovery")
     provider = models.CharField(max_length=100, blank=True)
     model = models.CharField(max_length=200, blank=True, db_index=True)
     stop_reason = models.CharField(max_length=100, blank=True, db_index=True)
@@ -82,11 +116,19 @@ class Run(models.Model):
     turns = models.PositiveIntegerField(default=0)
     usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
     given = models.JSONField(
-        default=dict, blank=True, help_text="What it began with besides messages: clientTools, clientResults."
+        default=dict,
+        blank=True,
+        help_text="What it began with besides messages: clientTools, clientResults, onDisconnect.",
+    )
+    receipt = models.JSONField(
+        default=dict, blank=True, help_text="Of a stopped run: what it was at, what had already happened."
     )
     stop_requested = models.BooleanField(default=False)
     owner = models.CharField(max_length=200, blank=True, help_text="The process that runs it.")
-    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    beat = models.PositiveBigIntegerField(default=0, help_text="Counts up while that process lives.")
+    heartbeat_at = models.DateTimeField(
+        null=True, blank=True, help_text="For people: nobody decides by a clock."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     log = models.CharField(
@@ -104,6 +146,11 @@ class Run(models.Model):
                 fields=["thread"],
                 condition=models.Q(state__in=["queued", "running"]),
                 name="chat_one_active_run_a_thread",
+            ),
+            models.UniqueConstraint(
+                fields=["parent"],
+                condition=models.Q(continuation="automatic"),
+                name="chat_one_continuation_a_run",
             ),
         )
 
@@ -153,7 +200,8 @@ class RunEvent(models.Model):
     """One event of a run's log, or an unbroken row of deltas of one entity.
 
     `data` is the event's AG-UI JSON. For a row of deltas (`first` < `number`) its `delta` is a list of
-    `number - first + 1` strings, so that a reader who has seen half of them gets the other half. A terminal event
+    `number - first + 1` strings, so that a reader who has seen half of them gets the other half; once it is folded
+    it is their text in one, and `sizes` says how many characters each had, as in "4 4 11". A terminal event
     with `first` < `number` stands for its whole log, which was pruned: what was said is in the message rows.
     """
 
@@ -268,3 +316,23 @@ class ApprovalRule(models.Model):
 
     def __str__(self) -> str:
         return f"always allow {self.tool_name}"
+
+
+class Share(models.Model):
+    """A link by which anybody may read one branch of a thread, until it is taken back or its time is over.
+
+    With a `head` it shows the branch that ends there (a snapshot); without one, whatever the thread shows (live).
+    """
+
+    token = models.CharField(max_length=64, unique=True, default=new_public_id, editable=False)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="shares")
+    head = models.ForeignKey(Message, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{'snapshot' if self.head_id else 'live'} of {self.thread_id}"

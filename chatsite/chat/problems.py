@@ -61,6 +61,12 @@ class NothingToRetry(Problem):
     code = "nothing_to_retry"
 
 
+class NothingToContinue(Problem):
+    status = HTTPStatus.CONFLICT
+    code = "nothing_to_continue"
+    words = "There is no lost answer at the end of this thread to continue. Reload the page to see what came of it."
+
+
 class Unanswerable(Problem):
     """An answer to a question that cannot be taken; `code` says why (`agent.approvals.check_resolutions`)."""
 

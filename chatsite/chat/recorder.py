@@ -39,6 +39,7 @@ from agent.events import (
     is_delta,
 )
 from agent.messages import ContentPart, Message, ToolCallPart, Transcript, Usage, open_calls
+from agent.receipts import BEGUN, RECEIPT
 from agent.wire import jsontext
 from agent.wire.parts import dump_parts
 from chatsite.chat import db, keeping, news, questions, store
@@ -331,6 +332,8 @@ def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None
 
 def _settled(call: CallChange, result: ToolCallResult, content: str | tuple[ContentPart, ...]) -> CallChange:
     state = STATE_OF_ERROR.get(result.error, State.FAILED)
+    if (result.metadata or {}).get(BEGUN):
+        state = State.UNKNOWN
     if state == State.DONE and call.state == State.PROPOSED:
         state = State.SKIPPED  # nobody claimed it: a middleware answered in its place
     return replace(
@@ -363,4 +366,5 @@ def _end_of(run: Run, event: Terminal) -> RunView:
         error_code=ending.error_code,
         usage=sum((entry.usage for entry in event.usage), Usage()),
         duration_ms=store.lasted_ms(run.created_at, store.told_at(event)),
+        receipt=(event.metadata or {}).get(RECEIPT, {}),
     )

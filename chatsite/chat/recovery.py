@@ -1,174 +1,160 @@
-"""Runs whose process died, and what processes must know of each other.
+"""What becomes of a run whose process is gone. Any living process may do it; exactly one does.
 
-A run row has an owner and a heartbeat. A run whose owner is dead (at once, when it was a process of this machine),
-or that has not beaten for `LOST_AFTER` seconds, is closed: its log is folded into rows, each open call gets its one
-result (what had been claimed may have happened, and the result says so), and the last event is RUN_ERROR `lost`.
-The thread is usable again and offers Retry.
+| the lost run, the first line that fits | then |
+|---|---|
+| was asked to stop | it ends as cancelled |
+| its person's account is deactivated | it is `lost` |
+| had not begun: it waited to go on with another one | this process takes it over as it is |
+| went on by itself with another lost run already | it is `lost`; a person may `Continue` it |
+| a program's, whose connection was its Stop (no `onDisconnect: continue`) | likewise: that connection is gone |
+| any other | it is `lost`, and another run goes on with it, once, under the same model |
 
-`rounds` asks for this every few seconds, and `serve` at its start.
+One transaction: the end of the lost run (`unfinished`) and the row of the one that goes on. The run's row is held in
+it, as it was seen to be lost: the second process finds it changed. A constraint holds besides that no run is gone on
+with twice by itself. `rounds` looks, and starts what began here.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import secrets
-import socket
-import time
-from dataclasses import replace
-from datetime import timedelta
-from functools import reduce
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from django.db import DatabaseError, transaction
+from django.db.models import F
 from django.utils import timezone
 
-from agent.events import RunError, ToolCallResult
-from agent.messages import open_calls
-from agent.reducer import apply
-from chatsite.chat import keeping, store
-from chatsite.chat.keeping import Batch, CallChange
-from chatsite.chat.models import Run, ToolCall, new_public_id
-
-LOST_AFTER = timedelta(seconds=30)
+from agent.events import Cancelled, ModelUsage, RunError, RunFinished
+from chatsite.chat import actions, unfinished
+from chatsite.chat.actions import Begun, Start
+from chatsite.chat.agents import agents
+from chatsite.chat.heartbeat import PROCESS, Beat
+from chatsite.chat.models import Run, Thread, new_run_id
 
 log = logging.getLogger(__name__)
 
-READERS_AHEAD = 100_000
-"""More events than a reader can have been told beyond what was kept when a server was killed."""
+DOOR = "recovery"
+LOST = "The server stopped while answering. What was written is kept; it can be continued, or tried again."
+GOES_ON = "The server stopped while answering. What was written is kept, and another run goes on with it."
+CONTINUED_BY = "continuedBy"
+"""In the metadata of a lost run's RUN_ERROR: the id of the run that goes on with it."""
 
-LOST = "The server stopped while answering. What was written is kept; try again."
-UNKNOWN = "Outcome unknown: the server stopped while this ran, so it may have happened. Check before doing it again."
-NEVER_RAN = "Not run: the server stopped before it began."
-
-
-def _machine() -> str:
-    """This host and process space: within it a process id says whether its process lives."""
-    try:
-        space = os.stat("/proc/self/ns/pid").st_ino
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        space, boot = 0, ""
-    return f"{socket.gethostname()[:60]}/{boot}/{space}"
+Fate = Literal["taken over", "cancelled", "lost", "continued"]
 
 
-MACHINE = _machine()
-PROCESS = f"{MACHINE}:{os.getpid()}:{secrets.token_hex(4)}"
-"""Who owns the runs started here; the last part tells this process from an earlier one of the same id."""
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was done with a run. `begun` is to be started here, for `user`, once this is committed."""
+
+    thread_pk: int
+    fate: Fate
+    begun: Begun | None = None
+    user: Any = None
 
 
-def owner_is_dead(owner: str) -> bool:
-    """True when `owner` certainly lives no more; False also for what cannot be known from here."""
-    machine, _, rest = owner.partition(":")
-    pid, _, _ = rest.partition(":")
-    if machine != MACHINE or not pid.isdigit():
-        return False
-    if int(pid) == os.getpid():
-        return owner != PROCESS
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+def active_runs() -> list[Beat]:
+    rows = Run.objects.filter(state__in=Run.ACTIVE).values_list("pk", "owner", "beat")
+    return [Beat(*row) for row in rows]
 
 
-def close_lost_runs() -> int:
-    """Close every run whose process is gone; how many. Safe to call from several processes at once."""
-    stale = timezone.now() - LOST_AFTER
-    active = Run.objects.filter(state__in=Run.ACTIVE).values_list("pk", "owner", "heartbeat_at")
-    lost = [pk for pk, owner, beat in active if owner_is_dead(owner) or beat is None or beat < stale]
-    return sum(_close_lost_run(pk) for pk in lost)
+def beat_for(run_pks: list[int]) -> None:
+    ours = Run.objects.filter(pk__in=run_pks, owner=PROCESS)
+    ours.update(beat=F("beat") + 1, heartbeat_at=timezone.now())
 
 
 def give_up(run_pks: list[int]) -> None:
-    """This process goes and leaves these runs to the next one: without a heartbeat they are lost at once."""
-    Run.objects.filter(pk__in=run_pks, owner=PROCESS, state__in=Run.ACTIVE).update(
-        owner="", heartbeat_at=None
-    )
+    """This process goes and leaves these runs to the next one: without an owner they are lost at once."""
+    ours = Run.objects.filter(pk__in=run_pks, owner=PROCESS, state__in=Run.ACTIVE)
+    ours.update(owner="", heartbeat_at=None)
 
 
-def _close_lost_run(run_pk: int) -> bool:
-    """One run that cannot be read (a newer version wrote it) keeps no other from its end."""
+def recover(seen: Beat) -> Recovered | None:
+    """Do what becomes of it. None when it is not as it was seen: it lives, or somebody was faster.
+
+    The caller holds the transaction.
+    """
     try:
         with transaction.atomic():
-            return close_run(run_pk, code="lost", message=LOST)
+            run = unfinished.held(Run.objects.filter(pk=seen.run_pk, owner=seen.owner, beat=seen.count))
+            return _recover(run) if run is not None else None
     except DatabaseError:
         raise
     except Exception:
-        # Whatever its log holds: the thread has to be usable again.
-        log.exception("run %s: its log could not be read; it is closed without", run_pk)
-        ended = Run.objects.filter(pk=run_pk, state__in=Run.ACTIVE)
-        return bool(
-            ended.update(
-                state=Run.State.LOST,
-                stop_reason="lost",
-                error=LOST,
-                error_code="lost",
-                finished_at=timezone.now(),
-            )
-        )
+        # Whatever its log holds (a newer version wrote it): it keeps no other from its end, and its thread is free.
+        log.exception("run %s: its log could not be read; it is closed without", seen.run_pk)
+        return _close_unread(seen)
 
 
-def close_run(run_pk: int, *, code: str, message: str) -> bool:
-    """Give a run that nobody works on any more its end. False when it has one. Caller holds the transaction."""
-    run = (
-        Run.objects.select_for_update()
-        .select_related("thread")
-        .filter(pk=run_pk, state__in=Run.ACTIVE)
-        .first()
+def fate_of(run: Run) -> Fate:
+    """The table of this file."""
+    if run.stop_requested:
+        return "cancelled"
+    if not run.thread.owner.is_active:
+        return "lost"
+    automatic = run.continuation == Run.Continuation.AUTOMATIC
+    if automatic and run.state == Run.State.QUEUED:
+        return "taken over"
+    left_alone = run.door == "api" and run.given.get("onDisconnect") != "continue"
+    return "lost" if automatic or left_alone else "continued"
+
+
+def _recover(run: Run) -> Recovered:
+    thread, user, fate = run.thread, run.thread.owner, fate_of(run)
+    match fate:
+        case "taken over":
+            run.owner, run.beat = PROCESS, run.beat + 1
+            run.save(update_fields=["owner", "beat"])
+            return Recovered(thread.pk, fate, Begun(thread, run, fresh=True), user)
+        case "cancelled":
+            unfinished.end(run, partial(_stopped, run))
+        case "lost":
+            unfinished.end(run, partial(_lost, None))
+        case "continued":
+            return Recovered(thread.pk, fate, _continue(run), user)
+    return Recovered(thread.pk, fate)
+
+
+def _continue(run: Run) -> Begun:
+    run_id = new_run_id()
+    unfinished.end(run, partial(_lost, run_id), goes_on=True, runs_again=_idempotent_tools())
+    thread = Thread.objects.select_related("head").get(pk=run.thread_id)
+    start = Start(run.model, PROCESS, DOOR, run_id)
+    begun = actions.begin_continuation(thread, run, start, Run.Continuation.AUTOMATIC)
+    return Begun(thread, begun, fresh=True)
+
+
+def _idempotent_tools() -> frozenset[str]:
+    """A subagent is not one: what it had done inside would be done again."""
+    tools = agents().tools_with()
+    return frozenset(tool.name for tool in tools if tool.idempotent and tool.execute and tool.inner is None)
+
+
+def _lost(continued_by: str | None, usage: tuple[ModelUsage, ...]) -> RunError:
+    if continued_by is None:
+        return RunError(LOST, code="lost", usage=usage)
+    return RunError(GOES_ON, code="lost", usage=usage, metadata={CONTINUED_BY: continued_by})
+
+
+def _stopped(run: Run, usage: tuple[ModelUsage, ...]) -> RunFinished:
+    return RunFinished(
+        thread_id=run.thread.public_id,
+        run_id=run.public_id,
+        outcome=Cancelled(),
+        usage=usage,
+        stop_reason="cancelled",
+        model=run.model,
     )
-    if run is None:
-        return False
-    transcript = store.load_transcript(run.thread)
-    saved = set(run.thread.messages.values_list("public_id", flat=True))
-    # Behind a gap: a reader may know later numbers than the rows do, and must not take this end for known.
-    first = store.last_number(run.pk) + READERS_AHEAD
-
-    # A call that this run began may be one that an earlier run asked for, and a person approved.
-    begun = ToolCall.objects.filter(run__thread=run.thread, state=ToolCall.State.CLAIMED)
-    claimed = {row.call_id: row for row in begun}
-    left = {call.id: call for call in open_calls(transcript)}
-    results = [
-        ToolCallResult(
-            message_id=new_public_id(),
-            tool_call_id=call.id,
-            content=json.dumps({"error": UNKNOWN if call.id in claimed else NEVER_RAN}),
-            error="outcome_unknown" if call.id in claimed else "aborted",
-        )
-        for call in left.values()
-    ]
-    whole = reduce(apply, results, transcript)
-    calls = {
-        call.id: CallChange(call.id, call.name, call.arguments, ToolCall.State.PROPOSED)
-        for call in left.values()
-    } | keeping.known_calls(run.thread_id, left)
-    keeping.keep(
-        Batch(
-            run_pk=run.pk,
-            thread_pk=run.thread_id,
-            head=run.thread.head_id,
-            first=first,
-            events=(*results, RunError(message=message, code=code, timestamp=time.time_ns() // 1_000_000)),
-            messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
-            calls=tuple(_closed(calls[result.tool_call_id], result) for result in results)
-            + tuple(
-                replace(call, state=ToolCall.State.UNKNOWN, finished_at=timezone.now())
-                for call in keeping.known_calls(run.thread_id, claimed.keys() - left.keys()).values()
-            ),
-            turns=run.turns,
-        )
-    )
-    return True
 
 
-def _closed(call: CallChange, result: ToolCallResult) -> CallChange:
-    return replace(
-        call,
-        state=ToolCall.State.UNKNOWN if result.error == "outcome_unknown" else ToolCall.State.CANCELLED,
-        result=str(result.content),
-        error_code=result.error or "",
+def _close_unread(seen: Beat) -> Recovered | None:
+    rows = Run.objects.filter(pk=seen.run_pk, owner=seen.owner, state__in=Run.ACTIVE)
+    thread_pk = rows.values_list("thread_id", flat=True).first()
+    ended = rows.update(
+        state=Run.State.LOST,
+        stop_reason="lost",
+        error=LOST,
+        error_code="lost",
         finished_at=timezone.now(),
     )
+    return Recovered(thread_pk, "lost") if ended and thread_pk is not None else None

@@ -1,10 +1,11 @@
 """What each process does every second, beside its requests: one task on the server's loop.
 
     every second     stop runs whose stop came in by another process; wake readers here of runs elsewhere
-    every 10 s       beat for the runs of this process; close the runs whose process is gone
+    every 10 s       beat for the runs of this process; recover the runs whose process is gone
     every minute     fold and prune the logs of runs that have ended (`upkeep`)
 
-There is no lifespan under daphne, so the first request, socket or run starts it (`begin`).
+`serve` starts it with the server (`begin`), so that lost runs go on though nobody asks for a page. For servers that
+are started otherwise (there is no lifespan under daphne) the first request, socket or run does.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import logging
 import time
 import weakref
 
+from django.db import DatabaseError
 from django.db.models import Max
-from django.utils import timezone
 
-from chatsite.chat import db, eventlog, news, recovery, runner, upkeep
+from chatsite.chat import db, draining, eventlog, news, recovery, runner, upkeep
+from chatsite.chat.heartbeat import BEAT_EVERY, PROCESS, Watch
 from chatsite.chat.models import Run, RunEvent
+from chatsite.chat.problems import Restarting
 
 log = logging.getLogger(__name__)
 
 ROUND_EVERY = 1.0
-BEAT_EVERY = 10.0
 FIRST_BEAT_AFTER = 0.0
-"""Seconds. At once: what an earlier process left is closed before anybody waits for it."""
+"""Seconds. At once: what an earlier process left is recovered before anybody waits for it."""
 
 _tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[asyncio.Task[None]]] = (
     weakref.WeakKeyDictionary()
@@ -39,6 +41,7 @@ def begin() -> None:
     if loop not in _tasks:
         _tasks[loop] = [
             loop.create_task(_rounds(), name="rounds", context=contextvars.Context()),
+            loop.create_task(_beats(), name="beats", context=contextvars.Context()),
             loop.create_task(_listen(), name="news", context=contextvars.Context()),
             loop.create_task(upkeep.keep_house(), name="upkeep", context=contextvars.Context()),
         ]
@@ -46,18 +49,29 @@ def begin() -> None:
 
 async def _rounds() -> None:
     seen: dict[int, tuple[int, str, int]] = {}
-    beat_at = time.monotonic() + FIRST_BEAT_AFTER
     while True:
         try:
             await _hear_stops()
             seen = await _wake_readers(seen)
-            if time.monotonic() >= beat_at:
-                beat_at = time.monotonic() + BEAT_EVERY
-                await _beat()
         except Exception:
             # The rounds must outlive whatever one of them met, a database that is away above all.
             log.warning("a round failed; the next is tried in %s s", ROUND_EVERY, exc_info=True)
         await asyncio.sleep(ROUND_EVERY)
+
+
+async def _beats() -> None:
+    """Two tasks, since a thousand lost runs take a while, and the living ones must not miss a beat over them."""
+    watch, recovering = Watch(), None
+    await asyncio.sleep(FIRST_BEAT_AFTER)
+    while True:
+        try:
+            await _beat()
+            if recovering is None or recovering.done():
+                recovering = asyncio.create_task(_recover_quietly(watch), name="recovery")
+        except Exception:
+            # As above.
+            log.warning("a beat failed; the next is tried in %s s", BEAT_EVERY, exc_info=True)
+        await asyncio.sleep(BEAT_EVERY)
 
 
 async def _listen() -> None:
@@ -96,12 +110,48 @@ async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tupl
 async def _beat() -> None:
     here = [work.run_pk for work in runner.running_here()]
     if here:
-        await db.write(_beat_for, here)
-    lost = await db.write(recovery.close_lost_runs)
-    if lost:
-        log.warning("closed %s lost run(s)", lost)
-        for channel in eventlog.open_channels():
-            channel.tell()
+        await db.write(recovery.beat_for, here)
+
+
+async def recover_lost(watch: Watch) -> list[recovery.Recovered]:
+    """Recover what is lost by now, and start here what goes on with it.
+
+    Each run is a transaction of its own: between two of them the writer serves whoever else waits.
+    """
+    beats = await db.read(recovery.active_runs)
+    recovered = []
+    for seen in watch.look(beats, time.monotonic()):
+        if seen.owner == PROCESS and runner.is_here(seen.run_pk):
+            continue
+        try:
+            with draining.beginning():
+                done = await db.write(recovery.recover, seen)
+                if done is not None:
+                    recovered.append(done)
+                    _go_on(done)
+        except Restarting:
+            break  # this process goes itself
+        except DatabaseError as error:
+            log.warning("run %s: it could not be recovered yet: %s", seen.run_pk, error)
+    return recovered
+
+
+def _go_on(done: recovery.Recovered) -> None:
+    log.warning("a run of thread %s had lost its process: %s", done.thread_pk, done.fate)
+    if done.begun is not None:
+        runner.start(done.begun, done.user)
+    channel = eventlog.open_channel(done.thread_pk)
+    if channel is not None:
+        channel.look_into_rows()
+    news.thread_changed(done.thread_pk)
+
+
+async def _recover_quietly(watch: Watch) -> None:
+    try:
+        await recover_lost(watch)
+    except Exception:
+        # As above; the next beat tries it again.
+        log.warning("lost runs could not be looked for", exc_info=True)
 
 
 def _stops_among(run_pks: list[int]) -> list[int]:
@@ -116,7 +166,3 @@ def _news_of(thread_pks: list[int]) -> dict[int, tuple[int, str, int]]:
     numbers = RunEvent.objects.filter(run_id__in=states).values("run_id").annotate(last=Max("number"))
     last = {row["run_id"]: row["last"] for row in numbers}
     return {run.thread_id: (run.pk, run.state, last.get(run.pk, 0)) for run in states.values()}
-
-
-def _beat_for(run_pks: list[int]) -> None:
-    Run.objects.filter(pk__in=run_pks, owner=recovery.PROCESS).update(heartbeat_at=timezone.now())

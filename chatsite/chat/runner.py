@@ -12,36 +12,41 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
 from django.db import DatabaseError
-from django.db.models import Q
 
-from agent import AbortSignal, RunContext, ToolSpec, run_agent
-from agent.approvals import Resolution
-from agent.closing import calls_left
+from agent import AbortSignal, RunContext, run_agent
+from agent.closing import closing_answers
+from agent.context import Aborted
 from agent.errors import AgentError
-from agent.events import RunError, RunStarted
-from agent.messages import Message, ToolResultPart, Transcript
-from agent.wire.parts import load_parts
-from chatsite.chat import db, keeping, policy, questions, recovery, store
+from agent.events import Event, RunError, RunStarted
+from agent.messages import Transcript
+from agent.tool_slots import result_event
+from chatsite.chat import db, policy, store, titles, unfinished
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
-from chatsite.chat.keeping import CallChange, RunTaken
+from chatsite.chat.keeping import RunTaken
 from chatsite.chat.models import Run
+from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
-from chatsite.chat.state import ThreadState
 
 log = logging.getLogger(__name__)
 
 CLOSE_AGAIN_AFTER = (0.5, 1, 2, 4, 8, 15, 30, 60)
 """Seconds between tries to keep the end of a run that broke."""
+
+CONTINUED_AT_ONCE = 50
+"""Runs of this process that go on by themselves with lost ones; further ones wait for their turn."""
+
+_turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 BROKE = "The server failed while answering. What you wrote is kept; try again."
 
@@ -49,6 +54,7 @@ BROKE = "The server failed while answering. What you wrote is kept; try again."
 @dataclass(slots=True)
 class Running:
     run_pk: int
+    run_id: str
     thread_pk: int
     abort: AbortSignal
     channel: Channel
@@ -65,7 +71,7 @@ def running_here() -> list[Running]:
 def start(begun: Begun, user: Any) -> None:
     """Make the task of a run that `actions` began, on the running loop."""
     run, thread = begun.run, begun.thread
-    work = Running(run.pk, thread.pk, AbortSignal(), channel_of(thread.pk))
+    work = Running(run.pk, run.public_id, thread.pk, AbortSignal(), channel_of(thread.pk))
     work.channel.begun = run.pk
     _running[run.pk] = work
     loop = asyncio.get_running_loop()
@@ -88,18 +94,25 @@ def stop(run_pk: int, reason: str = "stopped") -> bool:
     return True
 
 
-def stop_thread(thread_pk: int, reason: str = "stopped") -> None:
-    """Stop whatever run of the thread is here."""
+def stop_thread(thread_pk: int, reason: str = "stopped", *, run_id: str | None = None) -> int | None:
+    """Stop the run of the thread that is here (the one of that id, if it is given); its key."""
     for work in running_here():
-        if work.thread_pk == thread_pk:
+        if work.thread_pk == thread_pk and run_id in (None, work.run_id):
             work.abort.abort(reason)
+            return work.run_pk
+    return None
 
 
 async def _work(work: Running, begun: Begun, user: Any) -> None:
     run = begun.run
     async with ThreadSensitiveContext():
         try:
-            await _record_run(work, begun, user)
+            if run.state == Run.State.QUEUED:
+                async with _turn_of(work):
+                    await _take_up(run)
+                    await _record_run(work, begun, user)
+            else:
+                await _record_run(work, begun, user)
         except asyncio.CancelledError:
             log.info("run %s: left unfinished, the server goes down", run.public_id)
             raise
@@ -119,11 +132,37 @@ async def _work(work: Running, begun: Begun, user: Any) -> None:
             work.channel.tell()
 
 
+@asynccontextmanager
+async def _turn_of(work: Running) -> AsyncIterator[None]:
+    """Wait until fewer than `CONTINUED_AT_ONCE` others are at work; whoever is stopped waits no longer."""
+    turns = _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CONTINUED_AT_ONCE))
+    waited = False
+    with suppress(Aborted), work.abort.interrupts():
+        waited = await turns.acquire()
+    try:
+        yield
+    finally:
+        if waited:
+            turns.release()
+
+
+async def _take_up(run: Run) -> None:
+    """From here on the run has begun. Raises RunTaken when another process took it over while it waited."""
+    if not await db.write(_is_ours_to_begin, run):
+        raise RunTaken(run.pk)
+    run.state = Run.State.RUNNING
+
+
+def _is_ours_to_begin(run: Run) -> bool:
+    queued = Run.objects.filter(pk=run.pk, state=Run.State.QUEUED, owner=run.owner)
+    return bool(queued.update(state=Run.State.RUNNING))
+
+
 async def _close_at_last(run: Run) -> None:
     """The end of a run that broke, as soon as the database takes it; after the last try `recovery` has it."""
     for pause in CLOSE_AGAIN_AFTER:
         try:
-            await db.write(recovery.close_run, run.pk, code="internal_error", message=BROKE)
+            await db.write(unfinished.close_run, run.pk, code="internal_error", message=BROKE)
             return
         except DatabaseError as error:
             log.warning("run %s: its end could not be kept: %s", run.public_id, error)
@@ -132,7 +171,7 @@ async def _close_at_last(run: Run) -> None:
 
 async def _record_run(work: Running, begun: Begun, user: Any) -> None:
     run, thread = begun.run, begun.thread
-    opening = await _opening_of(begun)
+    opening = await opening_of(begun)
     earlier = store.transcript_of(opening.before)
     live = LiveRun(
         run_pk=run.pk,
@@ -149,6 +188,7 @@ async def _record_run(work: Running, begun: Begun, user: Any) -> None:
         await _say_all(work, begun, recorder, earlier, opening, user)
     finally:
         await recorder.close()
+    titles.name_soon(thread, run.model, live.transcript)
 
 
 async def _say_all(
@@ -163,15 +203,13 @@ async def _say_all(
         abort=work.abort,
         on_claim=recorder.claim,
         policy=policy.of_thread(user, thread.pk),
+        before=opening.before_run,
     )
     try:
         agent = await agents().agent_for(run.model, opening.client_tools)
     except (AgentError, Problem) as error:
-        started = RunStarted(
-            thread_id=ctx.thread_id, run_id=ctx.run_id, parent_run_id=ctx.parent_run_id, input=opening.asked
-        )
-        await recorder.record(started)
-        await recorder.record(RunError(message=str(error), code=error.code))
+        for event in _without_agent(ctx, earlier, opening, error):
+            await recorder.record(_marked(event, run))
         return
     told = run_agent(
         agent,
@@ -183,54 +221,24 @@ async def _say_all(
     )
     async with aclosing(told) as events:
         async for event in events:
-            await recorder.record(event)
+            await recorder.record(event if event.__class__ is not RunStarted else _marked(event, run))
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a run begins with.
-
-    `before` is what stood in its thread, `asked` the user messages it answers, `waiting` the ledger's rows of calls
-    that were left open, `resolutions` and `client_results` what has been answered about those.
-    """
-
-    before: ThreadState
-    asked: tuple[Message, ...] = ()
-    parent_id: str | None = None
-    client_tools: tuple[ToolSpec, ...] = ()
-    waiting: Mapping[str, CallChange] = field(default_factory=dict)
-    resolutions: tuple[Resolution, ...] = ()
-    client_results: tuple[ToolResultPart, ...] = ()
-
-
-async def _opening_of(begun: Begun) -> Opening:
-    if begun.first is None:
-        return await db.read(_opening, begun.run.pk)
-    return Opening(
-        ThreadState(begun.thread.public_id, begun.thread.title),
-        (begun.first,),
-        client_tools=_client_tools(begun.run),
+def _without_agent(
+    ctx: RunContext, earlier: Transcript, opening: Opening, error: Exception
+) -> Iterator[Event]:
+    """All there is to say of a run whose model is gone. What an earlier run left to it has its result all the same."""
+    yield RunStarted(
+        thread_id=ctx.thread_id, run_id=ctx.run_id, parent_run_id=ctx.parent_run_id, input=opening.asked
     )
+    if not opening.asked:
+        for result in closing_answers(earlier, "aborted", ctx.before.begun_calls):
+            yield result_event(result, ctx)
+    yield RunError(message=str(error), code=getattr(error, "code", None))
 
 
-def _opening(run_pk: int) -> Opening:
-    run = Run.objects.select_related("thread", "parent").get(pk=run_pk)
-    state = store.load_state(run.thread)
-    before = replace(state, segments=state.segments[:-1], cursor="")
-    open_ids = [call.id for call in calls_left(store.transcript_of(before))[0]]
-    # Also those of calls within a subagent, which the transcript does not show.
-    ours = Q(tool_call_id__in=open_ids) | Q(resumed_by=run)
-    answered = list(run.thread.interrupts.filter(ours).exclude(status="open").order_by("pk"))
-    return Opening(
-        before=before,
-        asked=state.segments[-1].messages,
-        parent_id=run.parent.public_id if run.parent else None,
-        client_tools=_client_tools(run),
-        waiting=keeping.known_calls(run.thread_id, {*open_ids, *(row.tool_call_id for row in answered)}),
-        resolutions=tuple(map(questions.resolution_of, answered)),
-        client_results=tuple(load_parts(run.given.get("clientResults", ()))),
-    )
-
-
-def _client_tools(run: Run) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(**spec) for spec in run.given.get("clientTools", ()))
+def _marked(event: Event, run: Run) -> Event:
+    """The beginning of a run that goes on with a lost one says so."""
+    if not run.continuation or not isinstance(event, RunStarted):
+        return event
+    return replace(event, metadata={**(event.metadata or {}), "continuation": run.continuation})

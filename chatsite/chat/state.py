@@ -24,7 +24,10 @@ ACTIVE_STATES: frozenset[str] = frozenset({"queued", "running"})
 class RunView:
     """`state` is one of queued, running, finished, interrupted, cancelled, failed, lost.
 
-    `stop_reason` is RunFinished's; `error` is a sentence for people and `error_code` its code (failed, lost).
+    `stop_reason` is RunFinished's; `error` is a sentence for people and `error_code` its code (failed, lost); of
+    one that a middleware aborted, `error` is the reason that it gave.
+    `resumes` is the id of the lost run that this one goes on with; `receipt` what a stopped one had done
+    (`agent.receipts`).
     """
 
     id: str
@@ -35,6 +38,8 @@ class RunView:
     model: str = ""
     usage: Usage = Usage()
     duration_ms: int | None = None
+    resumes: str = ""
+    receipt: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:

@@ -1,7 +1,7 @@
 """Rows <-> values.
 
-Rule: while a run is active, its log is the truth about it, and its message rows (but for the user's, which began
-it) are left aside when a thread is read. When it has ended, the message rows are the truth. Both are the same
+Rule: while a run is active, its log is the truth about it, and its message rows (but for those that it
+began with) are left aside when a thread is read. When it has ended, the message rows are the truth. Both are the same
 fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import accumulate, islice, pairwise
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -34,6 +35,9 @@ State = Run.State
 
 # What a message row's metadata says besides what the message does, so that a query finds it there.
 ROW_ONLY = ("finishReason", "stopReason")
+
+BRINGS = (models.Message.Role.USER, models.Message.Role.SYSTEM)
+"""Roles of the messages that a run begins with: a person's, or the notice of one that goes on with a lost one."""
 
 # -- cursors -------------------------------------------------------------------------------------------------
 
@@ -73,7 +77,7 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     With an `until` that names no run of the active branch the state has no segments and an empty cursor.
     """
     # Runs first: what one of them says has ended has all its rows by the time those are read.
-    runs = {run.pk: run for run in thread.runs.all()}
+    runs = {run.pk: run for run in thread.runs.select_related("parent")}
     last = max(runs.values(), key=lambda run: run.pk, default=None)
     ended_at = last_number(last.pk) if last is not None else 0
     rows = [row for row in active_branch(thread) if row.run_id is None or row.run_id in runs]
@@ -114,6 +118,12 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     )
 
 
+def as_read_by_others(state: ThreadState, *, live: bool) -> ThreadState:
+    """Without what only its owner can do anything about; a run that goes on belongs to what is `live`."""
+    segments = state.segments if live else tuple(one for one in state.segments if not one.run.active)
+    return replace(state, segments=segments, interrupts=(), always_allowed=(), cursor="")
+
+
 def load_transcript(thread: Thread) -> Transcript:
     """The messages of the active branch, as the model will read them."""
     return transcript_of(load_state(thread))
@@ -137,15 +147,18 @@ def _path(rows: Mapping[int, models.Message], to: int | None) -> list[models.Mes
     return path[::-1]
 
 
-def events_after(run_pk: int, number: int, up_to: int | None = None) -> list[tuple[int, Event]]:
-    """The kept events of a run behind `number`, each with its own number."""
-    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")
-    return [
+def events_after(
+    run_pk: int, number: int, up_to: int | None = None, *, at_most: int | None = None
+) -> list[tuple[int, Event]]:
+    """The kept events of a run behind `number`, each with its own number; the first `at_most` of them."""
+    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")[:at_most]
+    events = (
         (at, event)
         for row in rows
-        for at, event in _unpack(row)
+        for at, event in _unpack(row, number)
         if at > number and (up_to is None or at <= up_to)
-    ]
+    )
+    return list(islice(events, at_most))
 
 
 def last_number(run_pk: int) -> int:
@@ -158,7 +171,7 @@ def next_run(thread_pk: int, after: int) -> Run | None:
 
 
 def view_of(run: Run) -> RunView:
-    usage = sum((_usage_of(entry) for entry in run.usage), Usage())
+    usage = sum((usage_of(entry) for entry in run.usage), Usage())
     return RunView(
         id=run.public_id,
         state=run.state,
@@ -168,6 +181,8 @@ def view_of(run: Run) -> RunView:
         model=run.model,
         usage=usage,
         duration_ms=lasted_ms(run.created_at, run.finished_at) if run.finished_at else None,
+        resumes=run.parent.public_id if run.continuation and run.parent else "",
+        receipt=run.receipt,
     )
 
 
@@ -225,7 +240,7 @@ def _replay(
 ) -> tuple[Segment, int]:
     """The run's segment as its log tells it, up to `number`; and the number it is at."""
     events = events_after(run.pk, 0, number)
-    asked = tuple(message_of(row) for row in rows if row.role == models.Message.Role.USER)
+    asked = tuple(message_of(row) for row in rows if row.role in BRINGS)
     earlier = tuple(message for segment in before for message in segment.messages)
     folded = reduce(apply, (event for _, event in events), Transcript(earlier + asked))
     over = bool(events) and isinstance(events[-1][1], Terminal)
@@ -235,14 +250,25 @@ def _replay(
     return Segment(view, folded.messages[len(earlier) :]), events[-1][0] if events else 0
 
 
-def _unpack(row: RunEvent) -> Iterator[tuple[int, Event]]:
+def _unpack(row: RunEvent, after: int = 0) -> Iterator[tuple[int, Event]]:
+    """The events of a row, but for deltas up to number `after`: a line of them may be long."""
     if row.first == row.number:
         yield row.number, decode_event(row.data)
     elif "delta" in row.data:
-        for offset, delta in enumerate(row.data["delta"]):
-            yield row.first + offset, decode_event({**row.data, "delta": delta})
+        unread = max(0, after + 1 - row.first)
+        for at, delta in enumerate(deltas_of(row.data)[unread:], start=row.first + unread):
+            yield at, decode_event({**row.data, "delta": delta})
     else:
         yield from _rebuilt(row)
+
+
+def deltas_of(data: Mapping[str, Any]) -> list[str]:
+    """The deltas of a row, whichever way it holds them."""
+    delta = data["delta"]
+    if "sizes" not in data:
+        return delta if isinstance(delta, list) else [delta]
+    ends = list(accumulate(map(int, data["sizes"].split())))
+    return [delta[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:
@@ -255,6 +281,7 @@ def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:
             run_id=run.public_id,
             parent_run_id=run.parent.public_id if run.parent else None,
             timestamp=round(run.created_at.timestamp() * 1000),
+            metadata={"continuation": run.continuation} if run.continuation else None,
         ),
     )
     messages = tuple(map(message_of, _branch_of(run)))
@@ -271,7 +298,7 @@ def _branch_of(run: Run) -> list[models.Message]:
     return _path(rows, max((row.pk for row in own if row.pk not in followed), default=None))
 
 
-def _usage_of(entry: dict[str, Any]) -> Usage:
+def usage_of(entry: dict[str, Any]) -> Usage:
     return Usage(
         entry.get("inputTokens", 0),
         entry.get("outputTokens", 0),

@@ -10,14 +10,17 @@ A server that goes ends the stream, and says in `retry` when to come back.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from django.db import DatabaseError
 
+from agent.events import Event
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
 from chatsite.chat import access, db, draining, eventlog
@@ -39,6 +42,9 @@ HEADERS = {
 FRAME_EVERY = 0.2
 """Seconds between two frames for a page: people do not read faster, and each costs a layout."""
 
+
+PIECE = 8 * 1024
+"""Bytes after which frames that are there together go out in another write."""
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a connection gets a sign of life."""
@@ -89,40 +95,78 @@ async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
     yield ALIVE
     async with aclosing(eventlog.follow_events(thread, after)) as batches:
         async for heard in batches:
-            yield (
-                b"".join(
-                    encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
-                    for number, event in heard.events
-                )
-                or None
-            )
+            if not heard.events:
+                yield None
+            for frame in in_pieces(
+                encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
+                for number, event in heard.events
+            ):
+                yield frame
     yield b"retry: %d\n\n" % draining.back_after_ms()
 
 
-async def html_frames(thread: Thread, after: Cursor | None) -> AsyncIterator[bytes]:
-    yield ALIVE
+def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The frames, several at once as long as that is little: what is not taken is all that is held for a reader."""
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        piece.append(frame)
+        size += len(frame)
+        if size >= PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
+
+
+def numbered_json(run_id: str, number: int, event: Event) -> str:
+    """An event with its cursor, where no frame has a place for it."""
+    return f'{{"cursor":{json.dumps(str(Cursor(run_id, number)))},"event":{encode_event_json(event)}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Fragments that bring a page to the state behind `cursor`."""
+
+    html: str
+    cursor: str
+
+
+async def html_frames(thread: Thread, after: Cursor | None) -> Frames:
+    # By this event a page learns that its stream gets through.
+    yield b"event: loom:here\ndata:\n\n"
+    async with aclosing(html_changes(thread, after)) as changes:
+        async for change in changes:
+            yield encode_sse(change.html, id=change.cursor) if change is not None else None
+    # As an event: htmx looks at `retry` only where there is one.
+    yield b"event: loom:restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
+
+
+async def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Change | None]:
+    """What changes for a page that shows the state at `after`. None: nothing came, look up."""
     channel = eventlog.channel_of(thread.pk)
-    before = await eventlog.state_at(channel, thread, after) if after is not None else None
-    writer = FragmentWriter(before) if before is not None else None
+    shown: ThreadState | None = None
+    writer: FragmentWriter | None = None
     told_at = 0.0
     async with aclosing(eventlog.follow_states(thread)) as states:
         async for state in states:
             if state is None:
                 yield None
                 continue
-            html, writer = _fragments(writer, state)
+            if shown is None and after is not None:
+                if state.cursor == str(after):
+                    shown = state  # as most who come back: rendered only once something changes
+                    continue
+                shown = await eventlog.state_at(channel, thread, after)
+            if shown is None:
+                html = render_full(state)
+            else:
+                writer = writer or FragmentWriter(shown)
+                html = writer.update(state)
+            shown = state
             if html:
-                yield encode_sse(html, id=state.cursor)
+                yield Change(html, state.cursor)
             pause = FRAME_EVERY - (time.monotonic() - told_at)
             if pause > 0 and state.active_run is not None:
                 await asyncio.sleep(pause)
             told_at = time.monotonic()
-    # As an event: htmx looks at `retry` only where there is one.
-    yield b"event: restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
-
-
-def _fragments(writer: FragmentWriter | None, state: ThreadState) -> tuple[str, FragmentWriter]:
-    """What brings the page from where the writer left it to `state`; all of it for a page nobody knows."""
-    if writer is None:
-        return render_full(state), FragmentWriter(state)
-    return writer.update(state), writer

@@ -1,13 +1,13 @@
 """What becomes of a run's log when the run has ended. Nobody waits for it, and it can stop anywhere.
 
     whole     as the token path kept it: a row for each batch of a text
-    folded    an unbroken line of deltas of one entity is one row, whichever batches it came in
+    folded    an unbroken line of deltas of one entity is one row, whichever batches it came in, and one text in it
     pruned    `EVENTS_KEEP_DAYS` after the end: its terminal event alone, which stands for all of it
 
-Rule 1: event numbers keep their meaning, so a cursor into any of the three is good. A folded line holds its deltas
-one by one; of a pruned log a reader gets RUN_STARTED, the messages up to the run's last one as MESSAGES_SNAPSHOT, and
-the end (`store.events_after`). A snapshot replaces what a reader has, so half a log and the snapshot behind it are
-no word too much.
+Rule 1: event numbers keep their meaning, so a cursor into any of the three is good. A folded line knows the size of
+each delta; of a pruned log a reader gets RUN_STARTED, the messages up to the run's last one as MESSAGES_SNAPSHOT,
+and the end (`store.events_after`). A snapshot replaces what a reader has, so half a log and the snapshot behind it
+are no word too much.
 Rule 2: only the log of a run that has ended is touched, and that grows no more.
 Rule 3: one step is one short transaction on one run, whose row it holds: several processes share the work.
 """
@@ -26,7 +26,8 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from chatsite.chat import db
+from agent.wire import jsontext
+from chatsite.chat import db, organizing, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -42,6 +43,7 @@ ROWS_A_STEP = 500
 LONGEST_KEEP = 36_500
 """Days. What is beyond that is for ever, and more than a date can tell."""
 
+REPLACE = "UPDATE chat_runevent SET first = %s, data = %s WHERE id = %s"
 DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}
 ENDS = {"RUN_FINISHED", "RUN_ERROR"}
 
@@ -66,7 +68,7 @@ async def _work_off() -> None:
 
 
 def step() -> bool:
-    """Fold a piece of one log, or prune one. False when there is nothing to do."""
+    """Fold a piece of one log, prune one, or remove a deleted thread. False when there is nothing to do."""
     with transaction.atomic():
         run = _first_free(_ended().filter(log=Run.Log.WHOLE))
         if run is not None:
@@ -76,7 +78,7 @@ def step() -> bool:
         if run is not None:
             _prune(run)
             return True
-    return False
+        return organizing.remove_deleted()
 
 
 def _ended() -> QuerySet[Run]:
@@ -101,7 +103,7 @@ def _fold(run: Run) -> None:
     place = 0
     while True:
         rows = list(RunEvent.objects.filter(run=run, number__gt=place).order_by("number")[:ROWS_A_STEP])
-        lines = [line for line in lines_of(rows) if len(line) > 1]
+        lines = [line for line in lines_of(rows) if len(line) > 1 or _is_list(line[0])]
         if lines:
             for line in lines:
                 _make_one(line)
@@ -122,21 +124,23 @@ def _grows(row: RunEvent) -> object:
     """What the row's deltas grow; for a row that stands alone, a key that no other has."""
     if row.type not in DELTAS or "metadata" in row.data:
         return row.number
-    return sorted((key, value) for key, value in row.data.items() if key != "delta")
+    return sorted((key, value) for key, value in row.data.items() if key not in {"delta", "sizes"})
+
+
+def _is_list(row: RunEvent) -> bool:
+    """A line that came in one batch: its deltas take less room as one text."""
+    return isinstance(row.data.get("delta"), list)
 
 
 def _make_one(line: list[RunEvent]) -> None:
     """The line as its last row, which has the right number already."""
-    last = line[-1]
-    last.first = line[0].first
-    last.data = {**last.data, "delta": [delta for row in line for delta in _deltas(row)]}
+    deltas = [delta for row in line for delta in store.deltas_of(row.data)]
+    sizes = " ".join(str(len(delta)) for delta in deltas)
+    data = jsontext.dump({**line[-1].data, "delta": "".join(deltas), "sizes": sizes})
     RunEvent.objects.filter(pk__in=[row.pk for row in line[:-1]]).delete()
-    last.save(update_fields=["first", "data"])
-
-
-def _deltas(row: RunEvent) -> list[str]:
-    delta = row.data["delta"]
-    return delta if isinstance(delta, list) else [delta]
+    with connection.cursor() as cursor:
+        # Past the ORM, whose JSON writes six bytes for each letter that is not ASCII.
+        cursor.execute(REPLACE, [line[0].first, data, line[-1].pk])
 
 
 # -- pruning -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from chatsite.chat import api_doors, views
+from chatsite.chat import api_doors, views, views_organizing
 
 app_name = "chat"
 
@@ -11,8 +11,22 @@ urlpatterns = [
     path("threads/<str:thread_id>/send", views.send, name="send"),
     path("threads/<str:thread_id>/stop", views.stop, name="stop"),
     path("threads/<str:thread_id>/retry", views.retry, name="retry"),
+    path("threads/<str:thread_id>/continue", views.resume, name="continue"),
     path("threads/<str:thread_id>/answer", views.answer, name="answer"),
     path("threads/<str:thread_id>/forget", views.forget, name="forget"),
     path("threads/<str:thread_id>/events", views.events, name="events"),
+    path("threads/<str:thread_id>/organize", views_organizing.organize, name="organize"),
+    path("threads/<str:thread_id>/restore", views_organizing.restore, name="restore"),
+    path("threads/<str:thread_id>/share", views_organizing.share, name="share"),
+    path(
+        "threads/<str:thread_id>/export.json", views_organizing.export, {"kind": "json"}, name="export_json"
+    ),
+    path(
+        "threads/<str:thread_id>/export.md", views_organizing.export, {"kind": "md"}, name="export_markdown"
+    ),
+    path("import", views_organizing.take_in, name="import"),
+    path("search", views_organizing.find, name="search"),
+    path("archive", views_organizing.archive, name="archive"),
+    path("s/<str:token>", views_organizing.shared, name="shared"),
     path("api/chat", api_doors.view, name="api"),
 ]

@@ -14,13 +14,13 @@ from urllib.parse import unquote
 
 from django.contrib.auth import get_user
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import F
 from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
     HttpResponseRedirect,
     QueryDict,
-    StreamingHttpResponse,
 )
 from django.shortcuts import render
 from django.urls import reverse
@@ -29,10 +29,12 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
 from agent.text import storable
-from chatsite.chat import commands, db, eventlog, rounds, store, stream
+from chatsite.chat import access, commands, db, eventlog, rounds, thread_events
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
-from chatsite.chat.commands import Answer, Command, Forget, OneAnswer, Retry, Send, Stop
+from chatsite.chat.api_doors import as_django
+from chatsite.chat.api_values import refusal
+from chatsite.chat.commands import Answer, Command, Continue, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
@@ -48,8 +50,8 @@ DRAFT_CHARS = 2000
 View = Callable[..., Awaitable[HttpResponseBase]]
 
 
-def _door(view: View) -> View:
-    """A handler for a logged-in person whose problems become words: 404 as a page, the rest by `_refused`."""
+def door(view: View) -> View:
+    """A handler for a logged-in person whose problems become words: 404 as a page, the rest by `refused`."""
 
     @wraps(view)
     async def handle(request: HttpRequest, **captured: str) -> HttpResponseBase:
@@ -57,89 +59,111 @@ def _door(view: View) -> View:
         # ends when the tab is closed.
         request.person = request.user = await db.read(get_user, request)
         if not request.person.is_authenticated:
-            return redirect_to_login(request.get_full_path())
+            return redirect_to_login(_place_of(request, captured))
         rounds.begin()
         try:
             return await view(request, **captured)
         except Missing:
             return await _not_found(request)
+        except Problem as problem:
+            return await refused(request, None, problem)
 
     return handle
 
 
 @require_safe
-@_door
+@door
 async def home(request: HttpRequest) -> HttpResponse:
-    return await _page(request, None, draft=request.GET.get("draft", "")[:DRAFT_CHARS])
+    draft, deleted = request.GET.get("draft", "")[:DRAFT_CHARS], request.GET.get("deleted", "")
+    return await _page(request, None, draft=draft, deleted=deleted if access.sane_thread_id(deleted) else "")
 
 
 @require_safe
-@_door
+@door
 async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _page(request, await commands.thread_for(request.person, thread_id))
 
 
 @require_POST
-@_door
+@door
 async def create(request: HttpRequest) -> HttpResponse:
     try:
         done = await commands.begin_thread(request.person, _send_of(request), door="page")
     except Missing:
         raise
     except Problem as problem:
-        return await _refused(request, None, problem)
+        return await refused(request, None, problem)
     return _to(request, reverse("chat:thread", args=[done.thread.public_id]))
 
 
 @require_POST
-@_door
+@door
 async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _command(request, thread_id, _send_of(request))
 
 
 @require_POST
-@_door
+@door
 async def stop(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Stop())
+    return await _command(request, thread_id, Stop(run_id=request.POST.get("run") or None))
 
 
 @require_POST
-@_door
+@door
+async def resume(request: HttpRequest, thread_id: str) -> HttpResponse:
+    return await _command(request, thread_id, Continue(model=request.POST.get("model", "")))
+
+
+@require_POST
+@door
 async def retry(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _command(request, thread_id, Retry(model=request.POST.get("model", "")))
 
 
 @require_POST
-@_door
+@door
 async def answer(request: HttpRequest, thread_id: str) -> HttpResponse:
     row = await commands.thread_for(request.person, thread_id)
     state = await eventlog.state_now(eventlog.channel_of(row.pk), row)
     try:
         command = _answer_of(request.POST, state)
     except Invalid as problem:
-        return await _refused(request, row, problem)
+        return await refused(request, row, problem)
     return await _command(request, thread_id, command)
 
 
 @require_POST
-@_door
+@door
 async def forget(request: HttpRequest, thread_id: str) -> HttpResponse:
     return await _command(request, thread_id, Forget(tool=unquote(request.POST.get("tool", ""))))
 
 
 @require_GET
-@_door
+@door
 async def events(request: HttpRequest, thread_id: str) -> HttpResponseBase:
-    """`GET /threads/<id>/events?after=<cursor>[&format=html]`, or the cursor as `Last-Event-ID`."""
+    """See `thread_events`, which answers this before Django where it can."""
     row = await commands.thread_for(request.person, thread_id)
-    asked = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
-    frames = stream.html_frames if request.GET.get("format") == "html" else stream.json_frames
-    recheck = stream.Recheck(Credential(session_key=request.session.session_key), row.public_id)
-    guarded = stream.guarded(frames(row, store.parse_cursor(asked)), recheck)
-    return StreamingHttpResponse(guarded, headers=stream.HEADERS)
+    credential = Credential(session_key=request.session.session_key)
+    try:
+        reply = await thread_events.answer(
+            credential, row, request.GET.dict(), request.headers.get("Last-Event-ID", "")
+        )
+    except Missing:
+        raise
+    except Problem as problem:
+        reply = refusal(problem)
+    return as_django(reply)
 
 
 # -- the pieces ----------------------------------------------------------------------------------------------
+
+
+def _place_of(request: HttpRequest, captured: Mapping[str, str]) -> str:
+    """Where somebody goes on once they are logged in: the page itself, or the one whose form they sent."""
+    if request.method in {"GET", "HEAD"}:
+        return request.get_full_path()
+    thread_id = captured.get("thread_id")
+    return reverse("chat:thread", args=[thread_id]) if thread_id is not None else reverse("chat:home")
 
 
 def _send_of(request: HttpRequest) -> Send:
@@ -187,7 +211,7 @@ async def _command(request: HttpRequest, thread_id: str, command: Command) -> Ht
     except Missing:
         raise
     except Problem as problem:
-        return await _refused(request, await commands.thread_for(request.person, thread_id), problem)
+        return await refused(request, await commands.thread_for(request.person, thread_id), problem)
     if _by_htmx(request):
         return HttpResponse(status=204, headers={"HX-Trigger": f"threadloom:{_past(command)}"})
     return HttpResponseRedirect(reverse("chat:thread", args=[thread_id]), status=303)
@@ -198,8 +222,10 @@ def _past(command: Command) -> str:
         "send": "sent",
         "stop": "stopped",
         "retry": "retried",
+        "continue": "continued",
         "answer": "answered",
         "forget": "forgotten",
+        "organize": "organized",
     }[command.type]
 
 
@@ -209,7 +235,7 @@ def _to(request: HttpRequest, url: str) -> HttpResponse:
     return HttpResponseRedirect(url, status=303)
 
 
-async def _refused(request: HttpRequest, row: Thread | None, problem: Problem) -> HttpResponse:
+async def refused(request: HttpRequest, row: Thread | None, problem: Problem) -> HttpResponse:
     said = PROBLEM_WORDS.get(problem.code, str(problem))
     if _by_htmx(request):
         words = format_html('<p class="notice error" role="alert">{}</p>', said)
@@ -236,6 +262,7 @@ async def _page(
     notice: str = "",
     draft: str = "",
     typed: Typed | None = None,
+    deleted: str = "",
     status: int = 200,
 ) -> HttpResponse:
     catalog = await agents().catalog()
@@ -255,13 +282,14 @@ async def _page(
         "user": request.person,
         "notice": notice,
         "draft": draft,
+        "deleted": deleted,
     }
     return await db.read(render, request, "chat/page.html", context, status=status)
 
 
 def _threads_of(user_pk: int) -> list[dict[str, Any]]:
-    rows = Thread.objects.filter(owner_id=user_pk).order_by("-updated_at")[:THREADS_IN_LIST]
-    threads = list(rows)
+    shown = Thread.objects.filter(owner_id=user_pk, archived_at=None, deleted_at=None)
+    threads = list(shown.order_by(F("pinned_at").desc(nulls_last=True), "-updated_at")[:THREADS_IN_LIST])
     running = set(
         Run.objects.filter(thread__in=[row.pk for row in threads], state__in=Run.ACTIVE).values_list(
             "thread_id", flat=True
@@ -272,6 +300,7 @@ def _threads_of(user_pk: int) -> list[dict[str, Any]]:
             "public_id": row.public_id,
             "title": row.title or "New thread",
             "updated_at": row.updated_at,
+            "pinned": row.pinned_at is not None,
             "running": row.pk in running,
         }
         for row in threads

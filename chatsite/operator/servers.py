@@ -1,7 +1,8 @@
 """The two servers, on a socket that is already ours.
 
 The socket is bound before anything else happens, so a port in use is a sentence at once; and it listens
-before the server is up, so whoever comes early waits instead of being refused.
+before the server is up, so whoever comes early waits instead of being refused. `when_up` is called once, within the
+loop that serves: daphne has no lifespan.
 """
 
 import asyncio
@@ -99,7 +100,15 @@ class Going:
             await self._end()
 
 
-def run_daphne(application, sock: socket.socket) -> None:
+def _started(going: Going, when_up: Callable[[], None]) -> Callable[[], None]:
+    def started() -> None:
+        going.listen()
+        when_up()
+
+    return started
+
+
+def run_daphne(application, sock: socket.socket, when_up: Callable[[], None]) -> None:
     # Imported here: it installs Twisted's reactor, which uvicorn has no use for.
     from chatsite.operator.daphne import Server, reactor
 
@@ -112,7 +121,7 @@ def run_daphne(application, sock: socket.socket) -> None:
             await server.answered(CLOSE_TIMEOUT)
             reactor.stop()
 
-        reactor.callLater(0, Going(end).listen)  # on the loop, once it runs
+        reactor.callLater(0, _started(Going(end), when_up))  # on the loop, once it runs
 
     server = Server(
         application,
@@ -130,7 +139,7 @@ def run_daphne(application, sock: socket.socket) -> None:
     server.run()
 
 
-def run_uvicorn(application, sock: socket.socket) -> None:
+def run_uvicorn(application, sock: socket.socket, when_up: Callable[[], None]) -> None:
     import uvicorn
 
     from chatsite.operator.uvicorn import Http, Server, WebSocket
@@ -153,7 +162,7 @@ def run_uvicorn(application, sock: socket.socket) -> None:
     async def end() -> None:
         server.end_within(CLOSE_TIMEOUT)
 
-    server.on_started = Going(end).listen
+    server.on_started = _started(Going(end), when_up)
     server.run(sockets=[sock])
 
 

@@ -2,10 +2,12 @@ import logging
 import sys
 
 from django.contrib.auth import login
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.utils.html import format_html
 from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
@@ -15,6 +17,9 @@ from chatsite.chat import draining
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 
 logger = logging.getLogger(__name__)
+
+TOO_LARGE = "That is more than the server takes at once. Go back, and send less of it."
+MALFORMED = "The server could not make sense of this request. Go back, reload the page and try again."
 
 
 @sensitive_post_parameters()
@@ -49,6 +54,15 @@ def healthz(request):
         return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
     # Still 200: a supervisor that kills what is not healthy must not kill what is about to end well.
     return HttpResponse("draining\n" if draining.is_draining() else "ok\n", content_type="text/plain")
+
+
+def bad_request(request, exception):
+    """In words what was wrong with the request as a whole; htmx puts them where the page has a place for them."""
+    large = isinstance(exception, RequestDataTooBig | TooManyFieldsSent | TooManyFilesSent)
+    words, status = (TOO_LARGE, 413) if large else (MALFORMED, 400)
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(format_html('<p class="notice error" role="alert">{}</p>', words), status=status)
+    return HttpResponse(render_to_string("400.html", {"words": words}), status=status)
 
 
 def server_error(request):

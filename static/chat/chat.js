@@ -188,7 +188,7 @@
     if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
     say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
   });
-  for (const past of ["sent", "stopped", "retried", "answered", "forgotten"]) {
+  for (const past of ["sent", "stopped", "retried", "continued", "answered", "forgotten"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
       done(event.target);
       if (!["stopped", "forgotten"].includes(past)) toEnd();
@@ -200,9 +200,19 @@
 
   let [cursor, failures, quick, tick, waiting] = ["", 0, [], Date.now()];
   const connection = () => stream._htmx?.sse;
+  // Where a proxy holds the stream back until it ends, nothing comes: then the page asks again and again.
+  let [polls, asking, silence] = [false, false, 0];
   const open = () => {
     clearTimeout(waiting);
-    if (!document.hidden && !connection()) htmx.trigger(stream, "loom:open");
+    if (document.hidden || connection() || asking) return;
+    asking = true;
+    if (polls) return void htmx.ajax("GET", `${stream.getAttribute("hx-sse:connect")}&wait=25`, { source: stream, swap: "none" });
+    silence = setTimeout(() => {
+      polls = true;
+      connection()?.reader?.cancel();
+      htmx.trigger(stream, "htmx:abort");
+    }, 8000);
+    htmx.trigger(stream, "loom:open");
   };
   const later = () => {
     clearTimeout(waiting);
@@ -210,23 +220,31 @@
   };
   if (stream) {
     stream.addEventListener("htmx:sse:before:message", (event) => {
+      clearTimeout(silence);
       failures = 0;
       cursor = event.detail.message.id || cursor;
     });
     stream.addEventListener("htmx:sse:before:connection", (event) => {
       // A server that takes the connection and ends it at once is not there; ask for it anew and look at why.
       quick = [...quick.filter((at) => Date.now() - at < 10000), Date.now()];
-      if (quick.length > 8) event.preventDefault();
+      if (polls || quick.length > 8) event.preventDefault();
     });
     stream.addEventListener("htmx:sse:close", () => setTimeout(later));
     stream.addEventListener("htmx:finally:request", (event) => {
       const raw = event.detail.ctx.response?.raw;
+      asking = false;
       if (connection()) return;
+      clearTimeout(silence);
+      cursor = raw?.headers.get("X-Thread-Cursor") || cursor;
       if (raw?.redirected) say(SIGNED_OUT);
       else if (raw?.status === 404) say("This thread is not here any more.");
+      else if (polls && raw?.ok) failures = 0, setTimeout(open, 200);
       else later();
     });
-    document.addEventListener("visibilitychange", open);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) clearTimeout(silence), polls && htmx.trigger(stream, "htmx:abort");
+      else open();
+    });
     addEventListener("online", () => (connection()?.delayCanceller ? connection().delayCanceller() : open()));
     setInterval(() => {
       // The machine slept: whatever was open is dead, though nobody may have said so.

@@ -536,6 +536,16 @@ async def test_a_new_message_closes_what_was_waiting():
     assert read == later.transcript[:-1]
 
 
+async def test_a_message_from_where_the_clients_tools_are_not_known_does_not_call_them_unknown():
+    told = await first(pick("c1"), mail("c2"))
+    here = [tool for tool in TOOLS if tool.name != "pick"]
+    new = user_message("u2", "Never mind.")
+    later = await play(
+        Turn("Fine."), tools=here, transcript=told.transcript, input=[new], ctx=context(run_id="r2", **ids())
+    )
+    assert later.codes == ["not_answered", "cancelled"]
+
+
 async def test_the_message_may_be_in_the_transcript_already():
     told = await first(pick("c1"))
     before = [*told.transcript, user_message("u2", "Never mind."), user_message("u3", "Really.")]

@@ -13,8 +13,9 @@ from django.test import AsyncClient
 from agent.providers.scripted import ScriptedProvider
 from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import agents, db, rounds, runner
+from chatsite.chat import agents, db, recovery, rounds, runner
 from chatsite.chat.agents import Agents, use_agents
+from chatsite.chat.heartbeat import Watch
 from chatsite.chat.models import Run
 
 SCRIPTED = agents.DEMO
@@ -97,6 +98,11 @@ async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> No
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (what is awaited is many things, not one event)
             await asyncio.sleep(0.005)
+
+
+async def recover() -> list[recovery.Recovered]:
+    """What the next beat would do: recover what has no process any more, and start what goes on here."""
+    return await rounds.recover_lost(Watch())
 
 
 async def row_of(run: Run) -> Run:

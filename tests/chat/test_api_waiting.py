@@ -7,8 +7,9 @@ import json
 import pytest
 
 from agent.providers.scripted import Turn
-from chatsite.chat import db
-from chatsite.chat.models import Interrupt, Run, ToolCall
+from chatsite.chat import commands, db
+from chatsite.chat.commands import Send
+from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.test_api import body, frames, post
 from tests.chat.test_approvals import ASKS, MAIL, TWO
@@ -204,6 +205,18 @@ async def test_a_client_tool_that_is_never_answered_is_closed_by_the_next_messag
     assert result["metadata"]["errorCode"] == "not_answered"
     read = provider.requests[-1].transcript
     assert [message.role for message in read] == ["user", "assistant", "tool", "user"]
+
+
+async def test_a_message_from_the_page_closes_it_just_so(http, key, plays, person, settled):
+    provider = plays(PICKS, Turn("Fine."))
+    await post(http, key, body("Paint", tools=[PICK]))
+    await settled()
+    thread = await db.read(Thread.objects.get)
+    await commands.perform(person, thread.public_id, Send(text="Forget it"), door="page")
+    await settled()
+    [result] = [part for message in provider.requests[-1].transcript for part in message.tool_results]
+    assert result.error == "not_answered"
+    assert (await db.read(ToolCall.objects.get)).error_code == "not_answered"
 
 
 async def test_a_server_tool_of_the_same_turn_runs_first(http, key, plays, settled):

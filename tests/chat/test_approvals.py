@@ -14,11 +14,11 @@ from agent.events import RunStarted, ToolCallArgs, ToolCallResult, ToolCallStart
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import actions, commands, db, recovery, store
+from chatsite.chat import actions, commands, db, heartbeat, store
 from chatsite.chat.commands import Answer, Forget, OneAnswer, Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Missing, Unanswerable
-from tests.chat.conftest import row_of
+from tests.chat.conftest import recover, row_of
 from tests.chat.test_runs import begin, told, transcript_of
 
 MAIL = {"to": "ada@example.org", "subject": "Hello", "body": "How are you?"}
@@ -236,7 +236,7 @@ def answer_alone(thread_pk, person, interrupt_id, status, gate, outcomes):
                 resolutions=[resolution],
                 always=(),
                 tools=agents().tools_with(),
-                start=actions.Start("demo", recovery.PROCESS, "page"),
+                start=actions.Start("demo", heartbeat.PROCESS, "page"),
             )
         outcomes.append((status, begun.fresh))
     except Exception as error:
@@ -330,7 +330,7 @@ async def test_a_question_outlives_the_server(person, plays, settled):
     await db.write(
         lambda: Run.objects.update(owner="gone/1:1:x", heartbeat_at=timezone.now() - timedelta(days=20))
     )
-    assert await db.write(recovery.close_lost_runs) == 0
+    assert await recover() == []
     await answer(person, done.thread, yes(rows[0]))
     await settled()
     assert (await transcript_of(done.thread))[-1].text == "Sent after the restart."

@@ -9,6 +9,8 @@ from django.test import override_settings
 from agent.messages import Usage
 from agent.middleware import Middleware
 from agent.providers.scripted import Turn
+from chatsite.chat import db, eventlog, store
+from chatsite.chat.render.fragments import render_transcript
 from tests.chat.conftest import row_of
 from tests.chat.test_runs import begin, transcript_of
 
@@ -53,6 +55,25 @@ class Refuses(Middleware):
         from agent import Skip
 
         return Skip("Not today.")
+
+
+class ClosesAtNight(Middleware):
+    def on_iteration(self, ctx):
+        ctx.abort("The office is closed.")
+
+
+async def test_the_reason_of_a_middleware_that_ends_a_run_is_in_its_row_and_on_the_page(
+    person, plays, settled
+):
+    plays(WORDS)
+    with override_settings(CHAT_MIDDLEWARE=["tests.chat.test_budgets.ClosesAtNight"]):
+        done = await begin(person)
+        channel = eventlog.channel_of(done.thread.pk)
+        await settled()
+    assert (await row_of(done.run)).error == "The office is closed."
+    kept = await db.read(store.load_state, done.thread)
+    for state in (kept, await eventlog.state_now(channel, done.thread)):
+        assert "Stopped by a rule of this server: The office is closed. " in render_transcript(state)
 
 
 async def test_a_middleware_of_the_settings_is_around_every_run(person, plays, settled):

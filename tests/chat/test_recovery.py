@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -13,57 +11,38 @@ from django.utils import timezone
 from agent.events import RunError
 from agent.messages import open_calls
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, keeping, recovery, rounds, runner, store
+from chatsite.chat import commands, db, heartbeat, keeping, rounds, store, unfinished
 from chatsite.chat.commands import Retry
+from chatsite.chat.heartbeat import Beat, Watch
 from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
-from tests.chat.conftest import row_of, until
+from tests.chat.conftest import recover, row_of
+from tests.chat.dying import dead_owner, killed_in_mid_answer
 from tests.chat.test_runs import begin, transcript_of
 
 
-async def killed_in_mid_answer(person, plays, *turns) -> object:
-    """A run as a killed process leaves it: its kept log, no end, an owner that lives no more."""
-    gate = asyncio.Event()
-    plays(*turns[:-1], Turn(turns[-1].text, delta_size=4, gate=gate))
-    done = await begin(person, "Hello?")
-    work = runner.running_here()[0]
-    await until(lambda: work.channel.active and len(work.channel.active.transcript) > 2 * len(turns) - 1)
-    await until(lambda: RunEvent.objects is not None and work.channel.active.shown > 3)
-    await asyncio.sleep(0.3)  # what was told is kept within 250 ms; the kill comes behind that
-    work.task.cancel()
-    await asyncio.gather(work.task, return_exceptions=True)
-    await db.write(
-        lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x")
-    )
-    return done
-
-
-def dead_pid() -> int:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
 async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(person, plays, settled):
-    done = await killed_in_mid_answer(person, plays, Turn("What was written so far, and the rest."))
-    assert await db.write(recovery.close_lost_runs) == 1
+    answer = Turn("What was written so far, and the rest.")
+    done, _ = await killed_in_mid_answer(person, plays, answer, door="api")
+    assert [each.fate for each in await recover()] == ["lost"]
     run = await row_of(done.run)
     assert (run.state, run.error_code) == ("lost", "lost")
-    assert "try again" in run.error
+    assert "tried again" in run.error
     kept = await transcript_of(done.thread)
     assert "What was written so far, and the rest.".startswith(kept[-1].text)
     assert kept[-1].text
     assert kept[-1].finish_reason is None
     events = await db.read(store.events_after, done.run.pk, 0)
     assert isinstance(events[-1][1], RunError)
-    assert events[-1][0] - events[-2][0] == recovery.READERS_AHEAD
+    assert events[-1][0] - events[-2][0] == unfinished.READERS_AHEAD
 
 
 async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, plays, settled):
     from chatsite.chat import eventlog
 
-    done = await killed_in_mid_answer(person, plays, Turn("What was written so far, and the rest."))
+    answer = Turn("What was written so far, and the rest.")
+    done, _ = await killed_in_mid_answer(person, plays, answer, door="api")
     ahead = await db.read(store.last_number, done.run.pk) + 7  # told, and lost with the server
-    await db.write(recovery.close_lost_runs)
+    await recover()
     channel = eventlog.channel_of(done.thread.pk)
     heard = [heard async for heard in eventlog.follow_run(channel, done.run.pk, done.run.public_id, ahead)]
     assert isinstance(heard[-1].events[-1][1], RunError)
@@ -88,8 +67,8 @@ async def test_a_cursor_that_no_log_had_is_told_everything(person, plays, settle
 
 
 async def test_the_thread_of_a_lost_run_can_be_used_again(person, plays, settled):
-    done = await killed_in_mid_answer(person, plays, Turn("Half of it, and the rest."))
-    await db.write(recovery.close_lost_runs)
+    done, _ = await killed_in_mid_answer(person, plays, Turn("Half of it, and the rest."), door="api")
+    await recover()
     plays(Turn("All of it."))
     await commands.perform(person, done.thread.public_id, Retry(), door="page")
     await settled()
@@ -97,15 +76,14 @@ async def test_the_thread_of_a_lost_run_can_be_used_again(person, plays, settled
 
 
 async def test_a_claimed_call_of_a_dead_process_has_one_result_outcome_unknown(person, plays, settled):
-    done = await killed_in_mid_answer(
-        person, plays, Turn(calls=[("c1", "get_weather", {"city": "Oslo"})]), Turn("Half, and the rest.")
-    )
+    asks = Turn(calls=[("c1", "get_weather", {"city": "Oslo"})])
+    done, _ = await killed_in_mid_answer(person, plays, asks, Turn("Half, and the rest."), door="api")
     await db.write(
         lambda: RunEvent.objects.filter(run=done.run, number__gt=first_result(done.run) - 1).delete()
     )
     await db.write(lambda: done.run.messages.filter(role="tool").delete())
     await db.write(lambda: ToolCall.objects.update(state="claimed", result="", finished_at=None))
-    await db.write(recovery.close_lost_runs)
+    await recover()
     call = await db.read(ToolCall.objects.get)
     assert (call.state, call.error_code) == ("unknown", "outcome_unknown")
     assert call.claimed_at is not None
@@ -119,23 +97,61 @@ def first_result(run: Run) -> int:
     return RunEvent.objects.filter(run=run, type="TOOL_CALL_RESULT").order_by("number").first().number
 
 
-async def test_a_run_without_a_heartbeat_is_lost_and_one_with_it_is_not(person, plays, settled):
-    done = await killed_in_mid_answer(person, plays, Turn("Half, and the rest."))
-    await db.write(lambda: Run.objects.update(owner="another-machine/1:7:x", heartbeat_at=timezone.now()))
-    assert await db.write(recovery.close_lost_runs) == 0
-    await db.write(lambda: Run.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=31)))
-    assert await db.write(recovery.close_lost_runs) == 1
-    assert await db.write(recovery.close_lost_runs) == 0
-    assert (await row_of(done.run)).state == "lost"
+def beats_of(*counts: int) -> list[list[Beat]]:
+    return [[Beat(1, "another-machine/1:7:x", count)] for count in counts]
+
+
+def test_a_run_whose_beat_stands_still_for_long_enough_is_lost():
+    watch = Watch()
+    lost = [
+        watch.look(beats, now) for beats, now in zip(beats_of(*[5] * 5), (0, 10, 20, 29, 31), strict=True)
+    ]
+    assert lost == [[], [], [], [], beats_of(5)[0]]
+
+
+def test_a_run_that_beats_is_never_lost_however_seldom_one_looks():
+    watch = Watch()
+    for number, beats in enumerate(beats_of(*range(20))):
+        assert watch.look(beats, number * 3600.0) == []
+
+
+def test_who_slept_itself_takes_nobody_for_lost():
+    """The whole machine may have slept: the others had no time to beat either."""
+    watch = Watch()
+    assert watch.look(beats_of(5)[0], 0) == []
+    assert watch.look(beats_of(5)[0], 100_000) == []
+    assert watch.look(beats_of(6)[0], 100_010) == []
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_clock_that_jumps_an_hour_loses_no_run(person, plays, settled, monkeypatch, hours):
+    gate = asyncio.Event()
+    plays(Turn("All of it.", gate=gate))
+    done = await begin(person)
+    elsewhere = "another-machine/1:7:x"
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(owner=elsewhere))
+    now = timezone.now
+    watch = Watch()
+    assert await rounds.recover_lost(watch) == []
+    jumped = now() + timezone.timedelta(hours=hours)
+    monkeypatch.setattr(timezone, "now", lambda: jumped)
+    assert await rounds.recover_lost(watch) == []
+    assert (await row_of(done.run)).state == "running"
+    monkeypatch.setattr(timezone, "now", now)
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(owner=done.run.owner))
+    gate.set()
+    await settled()
+    assert (await row_of(done.run)).state == "finished"
 
 
 def test_an_owner_is_dead_only_when_that_is_certain():
-    assert not recovery.owner_is_dead(recovery.PROCESS)
-    assert not recovery.owner_is_dead("another-machine/1:1:x")
-    assert not recovery.owner_is_dead("")
-    assert not recovery.owner_is_dead(f"{recovery.MACHINE}:1:x")
-    assert recovery.owner_is_dead(f"{recovery.MACHINE}:{dead_pid()}:x")
-    assert recovery.owner_is_dead(f"{recovery.MACHINE}:{os.getpid()}:an-earlier-process")
+    machine = heartbeat.MACHINE
+    assert not heartbeat.owner_is_dead(heartbeat.PROCESS)
+    assert not heartbeat.owner_is_dead("another-machine/1:1:x")
+    assert not heartbeat.owner_is_dead("")
+    assert not heartbeat.owner_is_dead(f"{machine}:1:x")
+    assert heartbeat.owner_is_dead(dead_owner())
+    assert heartbeat.owner_is_dead(f"{machine}:{os.getpid()}:an-earlier-process")
 
 
 async def test_a_stop_that_came_in_by_another_process_is_heard(person, plays, settled, monkeypatch):

@@ -12,12 +12,13 @@ from django.utils import timezone
 
 from agent.events import RunError, RunFinished, Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import access, commands, db, eventlog, keeping, recovery, rounds, runner, store, stream
+from chatsite.chat import access, commands, db, eventlog, heartbeat, keeping, rounds, runner, store, stream
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import Answer, Forget, Send, Stop
 from chatsite.chat.models import ApprovalRule, Run, Thread, ToolCall
 from chatsite.chat.problems import Conflict
-from tests.chat.conftest import row_of, until
+from tests.chat.conftest import recover, row_of, until
+from tests.chat.dying import dead_owner
 from tests.chat.test_approvals import ASKS, MAIL, asked, yes
 from tests.chat.test_runs import begin, transcript_of
 
@@ -76,11 +77,9 @@ async def test_a_process_that_was_taken_for_dead_writes_nothing_more(person, pla
     done = await begin(person, "Hello?")
     channel = eventlog.channel_of(done.thread.pk)
     await until(lambda: channel.active and channel.active.shown > 3)
-    late = timezone.now() - timedelta(minutes=5)
-    await db.write(
-        lambda: Run.objects.filter(pk=done.run.pk).update(owner="elsewhere/1:1:x", heartbeat_at=late)
-    )
-    assert await db.write(recovery.close_lost_runs) == 1
+    owner = dead_owner()
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(owner=owner, continuation="automatic"))
+    assert [each.fate for each in await recover()] == ["lost"]
     gate.set()
     await settled()
     run = await row_of(done.run)
@@ -105,7 +104,7 @@ async def test_a_batch_of_a_run_that_has_its_end_is_refused(person, plays, settl
         head=None,
         first=99,
         events=(RunFinished("t", "r", timestamp=1),),
-        owner=recovery.PROCESS,
+        owner=heartbeat.PROCESS,
     )
     with pytest.raises(keeping.RunTaken):
         await db.write(keeping.keep, batch)
@@ -198,18 +197,16 @@ async def test_readers_that_left_leave_nothing_behind():
 async def test_a_run_that_cannot_be_read_keeps_no_other_from_its_end(person, plays, settled):
     from chatsite.chat.models import RunEvent
 
-    late = timezone.now() - timedelta(minutes=5)
+    owner = dead_owner()
     for name in ("bad", "good"):
         thread = await db.write(lambda name=name: Thread.objects.create(owner=person, public_id=name))
         run = await db.write(
-            lambda thread=thread: Run.objects.create(
-                thread=thread, state="running", heartbeat_at=late, owner="x/1:1:x"
-            )
+            lambda thread=thread: Run.objects.create(thread=thread, state="running", owner=owner, door="api")
         )
         if name == "bad":
             strange = RunEvent(run=run, first=1, number=1, type="STRANGE", data={"type": "STRANGE"})
             await db.write(strange.save)
-    assert await db.write(recovery.close_lost_runs) == 2
+    assert len(await recover()) == 2
     assert {run.state for run in await db.read(lambda: list(Run.objects.all()))} == {"lost"}
 
 
@@ -253,7 +250,7 @@ def open_alone(owner, gate, begun):
                 public_id=None,
                 message=user_message("m1", "Hi"),
                 client_id="m1",
-                start=actions.Start("demo", recovery.PROCESS, "page"),
+                start=actions.Start("demo", heartbeat.PROCESS, "page"),
             )
         begun.append((done.thread.pk, done.fresh))
     finally:

@@ -8,11 +8,12 @@ import pytest
 
 from agent import Agent, ToolRegistry, subagent_tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import commands, db, recovery
+from chatsite.chat import commands, db
 from chatsite.chat.commands import Stop
 from chatsite.chat.models import Interrupt, Run, ToolCall
 from chatsite.chat.tools.examples import get_weather, send_email
-from tests.chat.conftest import row_of, until
+from tests.chat.conftest import recover, row_of, until
+from tests.chat.dying import kill
 from tests.chat.test_approvals import MAIL, answer, asked, state_of, yes
 from tests.chat.test_runs import begin, transcript_of
 
@@ -83,21 +84,13 @@ async def test_a_stop_reaches_it(person, plays, settled, helper):
 
 
 async def test_a_server_that_dies_leaves_no_claimed_call_behind(person, plays, settled, helper):
-    from tests.chat.test_recovery import dead_pid
-
     inner = helper(Turn(calls=[("w", "get_weather", {"city": "Oslo"})]), Turn("Half.", gate=asyncio.Event()))
     plays(DELEGATES, Turn("Never said."))
     done = await begin(person)
     await until(lambda: len(inner.requests) == 2)
-    from chatsite.chat import runner
-
-    work = runner.running_here()[0]
-    work.task.cancel()
-    await asyncio.gather(work.task, return_exceptions=True)
-    await db.write(
-        lambda: Run.objects.filter(pk=done.run.pk).update(owner=f"{recovery.MACHINE}:{dead_pid()}:x")
-    )
-    await db.write(recovery.close_lost_runs)
+    await kill(done.run)
+    await db.write(lambda: Run.objects.update(door="api"))
+    await recover()
     states = {call.name: call.state for call in await db.read(lambda: list(ToolCall.objects.all()))}
     assert states["helper"] == "unknown"
     assert "claimed" not in states.values()

@@ -26,7 +26,7 @@ from tests.chat.test_runs import WEATHER, begin, transcript_of
 # The first request of a fresh ASGI thread may open connections that the collector closes later.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-TEXT = "Each of these words came in a batch of its own, for the answer was slow to come. "
+TEXT = "Each of these words (日本語, a 👍🏽, naïveté) came in a batch of its own, for the answer was slow to come. "
 
 
 async def answered(person, plays, settled, *turns, text="Hello?"):
@@ -92,6 +92,8 @@ async def test_folding_stops_anywhere_and_goes_on_from_there(person, plays, sett
     before = await events_of(done)
     while await all_steps(1):
         assert await events_of(done) == before
+    [text] = await db.read(lambda: list(RunEvent.objects.filter(type="TEXT_MESSAGE_CONTENT")))
+    assert text.data["delta"] == TEXT
     lines = [row.type for row in await db.read(lambda: list(RunEvent.objects.order_by("number")))]
     assert lines.count("TEXT_MESSAGE_CONTENT") == 1
 

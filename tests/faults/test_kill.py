@@ -182,6 +182,7 @@ async def test_a_death_around_the_commit_of_a_result_leaves_exactly_one(
         else:
             assert (state, json.loads(result)) == ("done", {"posted": "one-0"})
         every_call_has_one_result(site)
+        assert site.rows("SELECT state FROM chat_run ORDER BY id") == [("lost",), ("finished",)]
         # The page's followers come back with their place and hear of the end.
         async with site.follow(server, told.thread) as heard:
             await heard.ends()

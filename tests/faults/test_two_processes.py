@@ -106,6 +106,8 @@ async def test_what_a_process_leaves_behind_the_other_finds(site: Site, standin:
                 await asyncio.to_thread(one.kill)
                 assert (await there.ends())["type"] == "RUN_ERROR"
         await asyncio.to_thread(site.all_runs_end, 60)
+        # Closed and gone on with, once, by the one that lives.
+        assert site.rows("SELECT state FROM chat_run ORDER BY id") == [("lost",), ("finished",)]
         rows = site.rows("SELECT text FROM chat_message WHERE role = 'assistant' ORDER BY id")
         assert rows[0][0].startswith(heard[:50])
         await asyncio.sleep(6)  # longer than the layer's reads of nothing take

@@ -232,7 +232,11 @@ class Broken(CustomLogger):
 
 
 @both
-@pytest.mark.parametrize("gate", [None, True, (True,), "yes", lambda: 1 / 0], ids=repr)
+@pytest.mark.parametrize(
+    "gate",
+    [None, True, (True,), "yes", lambda: 1 / 0],
+    ids=["None", "True", "a tuple of one", "text", "raises"],
+)
 async def test_a_gate_that_gives_nonsense_is_a_no_and_the_next_is_asked(dialect, gate, caplog):
     decision = await Loop(dialect, Broken(gate), Documented()).ask(CALL)
     assert (decision.action, decision.hook) == ("rerun", "Documented")

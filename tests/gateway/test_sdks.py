@@ -304,5 +304,5 @@ async def test_anthropics_sdk_counts_tokens(anthropic_sdk, standin):
         model="ours", messages=user("word " * 400)
     )
     assert raw.headers["x-threadloom-estimate"] == "true"
-    assert 400 <= json.loads(raw.content)["input_tokens"] <= 700
+    assert 400 <= json.loads(raw.http_response.content)["input_tokens"] <= 700
     assert len(standin.exchanges) == asked

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 import websockets
 from django.core.management import call_command
+from django.db import OperationalError
 
-from chatsite.operator import servers
+from chatsite.operator import prepare, servers
 from chatsite.operator.management.commands.serve import Command
 from tests.site.processes import manage, served, wait_until
 
@@ -99,7 +102,7 @@ def test_none_of_this_left_a_trace_in_the_log(site):
 def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, settings):
     seen = []
 
-    def look(application, sock):
+    def look(application, sock, when_up):
         seen.extend([gc.get_freeze_count(), len(gc.get_objects())])
         sock.close()
 
@@ -112,6 +115,35 @@ def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, 
         gc.unfreeze()
     frozen, left = seen
     assert frozen > 20 * left
+
+
+def test_what_prepares_a_start_leaves_nothing_in_memory(tmp_path):
+    here = []
+
+    def work():
+        here.extend(["x"] * 1000)
+        (tmp_path / "done").write_text("by a child")
+
+    prepare.in_a_child(work)
+    assert (tmp_path / "done").read_text() == "by a child"
+    assert not here
+
+
+@pytest.mark.parametrize("unpicklable", [False, True])
+def test_what_fails_in_preparing_is_said_by_the_start(unpicklable):
+    class OfItsOwn(Exception):
+        """A class that no other process knows."""
+
+    def work():
+        raise (OfItsOwn if unpicklable else OperationalError)("no such table: chat_run")
+
+    with pytest.raises(RuntimeError if unpicklable else OperationalError, match="no such table: chat_run"):
+        prepare.in_a_child(work)
+
+
+def test_a_preparation_that_is_killed_fails_the_start():
+    with pytest.raises(RuntimeError, match="ended from outside"):
+        prepare.in_a_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -106,16 +106,16 @@ class ThreadAdmin(ReadOnlyAdmin):
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     fields = (
-        "public_id", "thread", "parent", "state", "stop_reason", "finish_reason", "error_code", "error",
+        "public_id", "thread", "parent", "continuation", "state", "stop_reason", "finish_reason", "error_code", "error",
         "door", "provider", "model", "turns", "tokens", "created_at", "finished_at", "duration",
-        "stop_requested", "owner", "heartbeat_at",
+        "stop_requested", "what_a_stop_met", "owner", "beat", "heartbeat_at",
     )  # fmt: skip
     list_display = (
         "short_id", "in_thread", "state", "stop_reason", "finish_reason", "error_code", "model", "turns",
         "duration", "door", "created_at",
     )  # fmt: skip
     list_select_related = ("thread",)
-    heavy = ("usage", "error")
+    heavy = ("usage", "error", "receipt")
     sortable_by = ("state", "stop_reason", "model", "created_at")
     list_filter = (
         "state",
@@ -147,6 +147,10 @@ class RunAdmin(ReadOnlyAdmin):
     @admin.display(description="duration")
     def duration(self, row: Any) -> str:
         return words.duration(transcript.lasted(row)) or NOTHING
+
+    @admin.display(description="receipt")
+    def what_a_stop_met(self, row: Any) -> SafeString | str:
+        return as_json(row.receipt) if row.receipt else NOTHING
 
     @admin.display(description="usage")
     def tokens(self, row: Any) -> SafeString | str:

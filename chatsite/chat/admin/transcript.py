@@ -124,6 +124,7 @@ def _facts(segment: Segment, run: Run) -> Iterator[tuple[str, str]]:
             ("Model", run.model),
             ("Provider", run.provider),
             ("Door", run.door),
+            ("Resumes", segment.run.resumes and f"{segment.run.resumes} ({run.continuation})"),
             ("Turns", str(run.turns or "")),
             ("Tokens", _tokens(usage.input_tokens, usage.output_tokens)),
             ("Duration", words.duration(segment.run.duration_ms)),

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='run',
             name='given',
-            field=models.JSONField(blank=True, default=dict, help_text='What it began with besides messages: clientTools, clientResults.'),
+            field=models.JSONField(blank=True, default=dict, help_text='What it began with besides messages: clientTools, clientResults, onDisconnect.'),
         ),
         migrations.AddField(
             model_name='toolcall',

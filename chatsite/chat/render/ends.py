@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chatsite.chat.render import words
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
@@ -11,6 +13,7 @@ _BUTTONS = {
     "": "",
     "retry": "<button class=act form=retry-form>Retry</button>",
     "continue": "<button class=act form=continue-form>Continue</button>",
+    "resume": "<button class=act form=resume-form>Continue</button><button class=act form=retry-form>Retry</button>",
 }
 
 
@@ -21,14 +24,17 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
         dots = "<span class=dots><i></i><i></i><i></i></span>"
         return f'<footer id={id}e class="end busy" aria-hidden=true>{dots}</footer>'
     went_on = words.waited(run) and bool(links.taken_up(run))
-    end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links))
+    resumed = run.id in links.resumed
+    end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links), resumed=resumed)
     if words.waited(run) and not went_on and len(links.open) > 1:
         return f"<footer id={id}e class=end>{_several(links)}</footer>"
     said = f'<p class="said {end.tone}">{escape(end.text)}</p>' if end.text else ""
     copy = (
         '<button type=button class="copy all">Copy</button>' if _has_answer(segment) and not went_on else ""
     )
-    return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{_facts(run)}</footer>"
+    # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
+    facts = "" if links.is_continued(run) else _facts(links.runs_of_answer(run))
+    return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{facts}</footer>"
 
 
 def _several(links: Links) -> str:
@@ -47,12 +53,13 @@ def _has_answer(segment: Segment) -> bool:
     return any(message.role == "assistant" and message.text.strip() for message in segment.messages)
 
 
-def _facts(run: RunView) -> str:
-    """Model, time and tokens, as far as they are known."""
-    tokens = run.usage.total_tokens
+def _facts(runs: Sequence[RunView]) -> str:
+    """Model, time and tokens of the runs of one answer, as far as they are known."""
+    tokens = sum(run.usage.total_tokens for run in runs)
+    times = [run.duration_ms for run in runs if run.duration_ms is not None]
     facts = [
-        escape(words.plain(run.model)),
-        words.duration(run.duration_ms),
+        escape(words.plain(runs[-1].model)),
+        words.duration(sum(times) if times else None),
         words.count(tokens, "token") if tokens else "",
     ]
     text = " · ".join(fact for fact in facts if fact)

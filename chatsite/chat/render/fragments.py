@@ -103,7 +103,7 @@ class FragmentWriter:
                 yield from self._writer.segment_changes(old, segment)
         for segment in new:
             yield up("log", self._writer.segment(segment))
-        if (before.active_run is None) != (state.active_run is None):
+        if _active_id(before) != _active_id(state):
             yield live(state)
         if (standing := standing_html(state)) != standing_html(before):
             yield replace_shown(standing)
@@ -121,6 +121,10 @@ def _common_runs(before: ThreadState, state: ThreadState) -> int:
             break
         common += 1
     return common
+
+
+def _active_id(state: ThreadState) -> str | None:
+    return None if state.active_run is None else state.active_run.id
 
 
 def _same(old: Segment, new: Segment) -> bool:

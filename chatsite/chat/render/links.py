@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from agent.messages import ToolResultPart
 from chatsite.chat.render import words
@@ -21,16 +22,21 @@ class Links:
     """By call id: those that stand in another run than their call."""
     questions: dict[str, list[InterruptView]] = field(default_factory=dict)
     """By call id, in the order in which they were asked: a call whose work is another run may ask several."""
+    resumed: set[str] = field(default_factory=set)
+    """Ids of lost runs that another one goes on with."""
+    segments: tuple[Segment, ...] = ()
     last: RunView | None = None
     open: tuple[InterruptView, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     _open_calls: dict[str, str] = field(default_factory=dict)
     """Call id -> id of its run, for the calls that have no result in their own run."""
+    _newly_resumed: set[str] = field(default_factory=set)
 
     def look(self, state: ThreadState, changed: Iterable[Segment]) -> set[str]:
         """Take in a state of which these segments are new. The ids of the runs that may look different by others."""
         for segment in changed:
             self._take(segment)
+        self.segments = state.segments
         self.last = state.segments[-1].run if state.segments else None
         told = questions_told(state)
         self.questions = {}
@@ -38,7 +44,8 @@ class Links:
             self.questions.setdefault(question.tool_call_id, []).append(question)
         self.open = tuple(question for question in told if question.open)
         self.now = datetime.now(UTC)
-        unsettled = set(self._open_calls.values())
+        unsettled = set(self._open_calls.values()) | self._newly_resumed
+        self._newly_resumed = set()
         self._open_calls = {call: run for call, run in self._open_calls.items() if call not in self.results}
         return unsettled
 
@@ -53,7 +60,30 @@ class Links:
             return ""
         return "active" if self.last.active else self.last.state
 
+    def runs_of_answer(self, run: RunView) -> list[RunView]:
+        """The run, and before it those that it took up: they waited, or were lost, and nobody has spoken since."""
+        runs: list[RunView] = []
+        for segment in reversed(self.segments):
+            if runs:
+                if not (words.waited(segment.run) or segment.run.id == runs[0].resumes):
+                    break
+                runs.insert(0, segment.run)
+            elif segment.run.id == run.id:
+                runs.append(run)
+            if runs and any(message.role == "user" for message in segment.messages[:1]):
+                break
+        return runs or [run]
+
+    def is_continued(self, run: RunView) -> bool:
+        """Whether the run behind this one went on with its answer."""
+        pairs = pairwise(self.segments)
+        behind = next((after.run for before, after in pairs if before.run.id == run.id), None)
+        return behind is not None and any(each.id == run.id for each in self.runs_of_answer(behind))
+
     def _take(self, segment: Segment) -> None:
+        if segment.run.resumes and segment.run.resumes not in self.resumed:
+            self.resumed.add(segment.run.resumes)
+            self._newly_resumed.add(segment.run.resumes)
         calls = {call.id for message in segment.messages for call in message.tool_calls}
         for message in segment.messages:
             for result in message.tool_results:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
@@ -84,6 +83,8 @@ def math_html(source: str, *, display: bool) -> str:
     as_written = f'<code class="math">{escape(source)}</code>'
     if len(source) > MAX_SOURCE or _depth(source) > MAX_NESTED:
         return as_written
+    from latex2mathml.converter import convert  # 2 MB, for servers that see a formula
+
     try:
         # The converter does not escape; an angle in a formula is a sign of its own.
         return convert(

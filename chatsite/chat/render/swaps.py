@@ -43,12 +43,17 @@ def replace_shown(html: str) -> str:
 
 
 def live(state: ThreadState) -> str:
-    """What Send and Stop look at: whether a run is active."""
+    """What Send and Stop look at: whether a run is active, and which."""
     return replace_shown(live_html(state))
 
 
 def live_html(state: ThreadState) -> str:
-    return f"<i id=live hidden{'' if state.active_run is None else ' class=on'}></i>"
+    run = state.active_run
+    if run is None:
+        return "<i id=live hidden></i>"
+    # Stop says which run it means: one that comes late then stops no other.
+    meant = f'<input type=hidden name=run form=stop-form value="{escape(run.id)}">'
+    return f"<i id=live hidden class=on>{meant}</i>"
 
 
 def status(text: str) -> str:

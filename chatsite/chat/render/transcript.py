@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.messages import (
+    NOTICE,
     FilePart,
     ImagePart,
     Message,
@@ -68,7 +69,8 @@ class Writer:
         )
         end = self._ends[id] = end_html(id, segment, self._links)
         look = "run" if any(message.role == "user" for message in segment.messages) else '"run more"'
-        return f"<section id={id} class={look}><div id={id}m>{articles}</div>{end}</section>"
+        mark = f"<p class=resumed>{words.RESUMED}</p>" if segment.run.resumes else ""
+        return f"<section id={id} class={look}>{mark}<div id={id}m>{articles}</div>{end}</section>"
 
     def without(self, segment: Segment) -> str:
         """The fragment that takes a run off the page."""
@@ -109,7 +111,8 @@ class Writer:
             return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}</article>'
         if message.role != "assistant":
             text = f"<div class=md hx-ignore><p class=raw>{escape(message.text)}</p></div>"
-            return f'<details id={id} class="msg fold"><summary>Instructions</summary>{text}</details>'
+            head = "What the assistant was told" if NOTICE in message.metadata else "Instructions"
+            return f'<details id={id} class="msg fold"><summary>{head}</summary>{text}</details>'
         parts = "".join(
             self._part(shown, id, place, part, context) for place, part in enumerate(message.parts)
         )

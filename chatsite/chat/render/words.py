@@ -12,16 +12,17 @@ here is still said, by its name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from chatsite.chat.state import RunView
 from chatsite.phrases import count as count
 from chatsite.phrases import duration as duration
 from chatsite.phrases import plain as plain
 
-Action = Literal["", "retry", "continue"]
+Action = Literal["", "retry", "continue", "resume"]
 Tone = Literal["quiet", "warn", "bad"]
 
 
@@ -54,9 +55,22 @@ END_WORDS: dict[str, End] = {
     "no_repeated_calls": End("Stopped: the model kept making the same tool call.", "retry", "warn"),
 }
 TOO_LATE = End("The time to answer is over. Cancel the question, or write a message.", tone="warn")
+ABORTED_BECAUSE = End(
+    "Stopped by a rule of this server: {why}. What was written so far is kept.", "retry", "warn"
+)
 OTHER_LIMIT = End("Stopped by the limit “{name}”.", "continue", "warn")
 
-LOST = End("The server stopped while this was being answered. What was written is kept.", "retry", "bad")
+LOST = End("The server stopped while this was being answered. What was written is kept.", "resume", "bad")
+LOST_AND_RESUMED = End("The server stopped here. What was written is kept.")
+RESUMED = "Resumed after a restart"
+
+OUTCOME_WORDS = {
+    "done": "Done before",
+    "failed": "Failed before",
+    "unknown": "May have happened",
+    "not_run": "Not run",
+}
+"""What a stopped run's receipt says of its calls, by their outcome."""
 
 ERROR_WORDS: dict[str, str] = {
     "provider_error": "The model's service had an error.",
@@ -146,21 +160,39 @@ def waited(run: RunView) -> bool:
     return run.state == "interrupted" or run.stop_reason == "client_tools"
 
 
-def end_of(run: RunView, turns: int, *, waits: bool = True, too_late: bool = False) -> End:
-    """How a run that is over ended. One that waited says so as long as it `waits`."""
+def end_of(
+    run: RunView, turns: int, *, waits: bool = True, too_late: bool = False, resumed: bool = False
+) -> End:
+    """How a run that is over ended. One that waited says so as long as it `waits`; a lost one may be `resumed`."""
     if waited(run):
         waiting = TOO_LATE if too_late else END_WORDS[run.stop_reason or "interrupt"]
         return waiting if waits else End("")
     if run.state == "failed":
         return End(run.error or ERROR_WORDS.get(run.error_code, FAILED), "retry", "bad")
     if run.state == "lost":
-        return LOST
+        return LOST_AND_RESUMED if resumed else LOST
     if run.state == "cancelled":
-        return END_WORDS["aborted" if run.stop_reason == "aborted" else "cancelled"]
+        end = END_WORDS["aborted" if run.stop_reason == "aborted" else "cancelled"]
+        if run.error:
+            end = replace(
+                ABORTED_BECAUSE, text=ABORTED_BECAUSE.text.format(why=plain(run.error, 300).rstrip("."))
+            )
+        return replace(end, text=" ".join([end.text, *receipt_words(run.receipt)]))
     end = END_WORDS.get(run.stop_reason or "stop")
     if end is None:
         return End(OTHER_LIMIT.text.format(name=run.stop_reason), OTHER_LIMIT.action, OTHER_LIMIT.tone)
     return End(end.text.format(turns=count(turns, "turn")), end.action, end.tone)
+
+
+def receipt_words(receipt: Mapping[str, Any]) -> list[str]:
+    """A sentence for each outcome that a stopped run's calls had."""
+    calls = receipt.get("calls", ())
+    said = []
+    for outcome, word in OUTCOME_WORDS.items():
+        names = [plain(str(call.get("toolName", ""))) for call in calls if call.get("outcome") == outcome]
+        if names:
+            said.append(f"{word}: {', '.join(dict.fromkeys(names))}.")
+    return said
 
 
 def call_state(code: str | None) -> CallState:

@@ -49,10 +49,11 @@ def mark_of(thread_id: str) -> str:
 
 @register.filter
 def by_age(threads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """The threads, newest first, under Today, This week, Older; no empty group."""
+    """The threads, newest first, under Pinned, Today, This week, Older; no empty group."""
     now = timezone.localtime()
-    groups: dict[str, list[Mapping[str, Any]]] = {"Today": [], "This week": [], "Older": []}
+    groups: dict[str, list[Mapping[str, Any]]] = {"Pinned": [], "Today": [], "This week": [], "Older": []}
     for thread in threads:
         days = (now.date() - timezone.localtime(thread["updated_at"]).date()).days
-        groups["Today" if days < 1 else "This week" if days < 7 else "Older"].append(thread)
+        age = "Today" if days < 1 else "This week" if days < 7 else "Older"
+        groups["Pinned" if thread.get("pinned") else age].append(thread)
     return ((name, group) for name, group in groups.items() if group)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.messages import ToolCallPart, ToolResultPart, user_message
+from agent.messages import TextPart, ToolCallPart, ToolResultPart, Usage, user_message
 from chatsite.chat.render.asking import standing_html
 from chatsite.chat.render.fields import name_of
 from chatsite.chat.render.fragments import FragmentWriter, render_full, render_runs, render_transcript
@@ -372,3 +372,34 @@ def test_no_channel_of_a_question_lets_markup_through(text):
         assert_inert(said)
         page.apply(said)
         assert page.log == Page(shown(state)).log
+
+
+# -- what it took --------------------------------------------------------------------------------------------
+
+
+def facts(page: Page | str) -> list[str]:
+    html = page if isinstance(page, str) else page.root.html()
+    return re.findall(r"<small class=\"?facts\"?>(.*?)</small>", html)
+
+
+def took(run: RunView, tokens: int, ms: int, **ended) -> RunView:
+    return replace(run, usage=Usage(tokens, 0), duration_ms=ms, **ended)
+
+
+def test_an_answer_of_two_runs_shows_what_both_took_in_one_line():
+    first = took(WAITS, 1000, 1000)
+    asks = waiting(run=first)
+    assert facts(shown(asks)) == ["demo · 1.0 s · 1,000 tokens"]
+    works = replace(resumed(), segments=(asks.segments[0], Segment(RESUMED)))
+    words = bot(TextPart("Sent."), id="a2", finish="stop")
+    done = took(RESUMED, 234, 500, state="finished", stop_reason="stop")
+    ends = replace(works, segments=(asks.segments[0], Segment(done, (tool(OK), words))), cursor="run-2:9")
+    assert facts(follow(asks, works, ends)) == ["demo · 1.5 s · 1,234 tokens"]
+
+
+def test_a_new_message_begins_an_answer_of_its_own():
+    asks = waiting(replace(ASKED, status="cancelled"), run=took(WAITS, 1000, 1000))
+    done = took(RESUMED, 234, 500, state="finished", stop_reason="stop")
+    said = (user_message("u2", "Never mind."), bot(TextPart("Fine."), id="a2", finish="stop"))
+    state = replace(asks, segments=(*asks.segments, Segment(done, said)), cursor="run-2:9")
+    assert facts(shown(state)) == ["demo · 1.0 s · 1,000 tokens", "demo · 500 ms · 234 tokens"]

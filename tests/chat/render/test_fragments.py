@@ -376,6 +376,11 @@ def test_a_result_may_hold_pictures():
         ({"state": "interrupted", "stop_reason": "interrupt"}, "Waiting for your answer.", ""),
         ({"state": "cancelled"}, "Stopped by you", "retry-form"),
         ({"state": "cancelled", "stop_reason": "aborted"}, "a rule of this server", "retry-form"),
+        (
+            {"state": "cancelled", "stop_reason": "aborted", "error": "the <quota> is used up."},
+            "a rule of this server: the &lt;quota&gt; is used up. What was written so far is kept.",
+            "retry-form",
+        ),
         ({"state": "failed", "error": "The model is on fire."}, "The model is on fire.", "retry-form"),
         ({"state": "failed", "error_code": "rate_limited"}, "rate limit", "retry-form"),
         ({"state": "failed"}, "The answer failed.", "retry-form"),

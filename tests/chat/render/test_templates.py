@@ -69,7 +69,7 @@ def test_a_thread_shows_its_transcript_and_follows_from_its_cursor():
 
 def test_stop_works_without_javascript():
     html = page(next(history()))
-    assert "<i id=live hidden class=on></i>" in html
+    assert "<i id=live hidden class=on><input type=hidden name=run form=stop-form value=" in html
     assert '<form id="stop-form" method="post" action="/threads/thread/stop"' in html
     assert "<noscript>" in html
 

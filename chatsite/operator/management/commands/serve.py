@@ -4,9 +4,9 @@ import socket
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 
-from chatsite.chat import recovery
+from chatsite.chat import rounds
 from chatsite.operator import prepare, servers
 from chatsite.operator.setup_link import renew_link
 
@@ -28,17 +28,20 @@ class Command(BaseCommand):
 
         self._greet(site_address(sock), token)
         servers.settle_memory()
-        servers.SERVERS[settings.SERVER](application, sock)
+        # The rounds recover what an earlier server left, also when nobody asks for a page.
+        servers.SERVERS[settings.SERVER](application, sock, rounds.begin)
 
     def _prepare(self) -> str | None:
         with prepare.one_start_at_a_time():
-            if prepare.pending_migrations():
-                self._say("Preparing the database ...")
-                prepare.migrate()
-            if not settings.DEBUG:
-                prepare.collect_static_files()
-            close_lost_runs()
+            prepare.in_a_child(self._prepare_files)
             return renew_link()
+
+    def _prepare_files(self) -> None:
+        if prepare.pending_migrations():
+            self._say("Preparing the database ...")
+            prepare.migrate()
+        if not settings.DEBUG:
+            prepare.collect_static_files()
 
     def _greet(self, address: str, token: str | None) -> None:
         if token:
@@ -49,12 +52,6 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()  # into a container's log at once, where stdout is no terminal
-
-
-def close_lost_runs() -> None:
-    """The runs of a server that was killed have their end before the first page is asked for."""
-    with transaction.atomic():
-        recovery.close_lost_runs()
 
 
 def site_address(sock: socket.socket) -> str:

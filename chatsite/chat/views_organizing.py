@@ -1,0 +1,175 @@
+"""The page's doors to threads as a whole: find, name, put away, throw away and back, share, take out and in.
+
+Plain forms and links; each answers with a page or a redirect.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from agent.text import storable
+from chatsite.chat import commands, db, organizing, search, store, transfer
+from chatsite.chat.commands import Organize
+from chatsite.chat.models import Thread
+from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
+from chatsite.chat.render.fragments import render_transcript
+from chatsite.chat.views import door, refused
+
+MOST_LISTED = 500
+
+
+@require_safe
+@door
+async def find(request: HttpRequest) -> HttpResponse:
+    query = storable(request.GET.get("q", ""))[: search.MAX_QUERY]
+    hits = await db.read(search.find, request.person.pk, query)  # type: ignore[attr-defined]
+    return await db.read(render, request, "chat/search.html", {"query": query, "hits": hits})
+
+
+@require_safe
+@door
+async def archive(request: HttpRequest) -> HttpResponse:
+    return await _archive(request)
+
+
+async def _archive(request: HttpRequest, notice: str = "", status: int = 200) -> HttpResponse:
+    context = await db.read(_put_away, request.person.pk)  # type: ignore[attr-defined]
+    return await db.read(render, request, "chat/archive.html", context | {"notice": notice}, status=status)
+
+
+def _put_away(user_pk: int) -> dict[str, Any]:
+    threads = Thread.objects.filter(owner_id=user_pk)
+    archived = threads.filter(archived_at__isnull=False, deleted_at=None).order_by("-archived_at")
+    deleted = threads.filter(deleted_at__isnull=False).order_by("-deleted_at")
+    return {"archived": list(archived[:MOST_LISTED]), "deleted": list(deleted[:MOST_LISTED])}
+
+
+@require_POST
+@door
+async def organize(request: HttpRequest, thread_id: str) -> HttpResponse:
+    asked = {name: request.POST[name] for name in ("pinned", "archived", "deleted") if name in request.POST}
+    if "title" in request.POST:
+        asked["title"] = request.POST["title"]
+    try:
+        command = Organize.model_validate(asked)
+    except ValueError:
+        raise Invalid("Choose what to change, then send.") from None
+    try:
+        await commands.perform(request.person, thread_id, command, door="page")  # type: ignore[attr-defined]
+    except Invalid as problem:
+        return await refused(request, await commands.thread_for(request.person, thread_id), problem)  # type: ignore[attr-defined]
+    if command.deleted:
+        return _to(f"{reverse('chat:home')}?deleted={thread_id}")
+    return _to(reverse("chat:thread", args=[thread_id]))
+
+
+@require_POST
+@door
+async def restore(request: HttpRequest, thread_id: str) -> HttpResponse:
+    thread = await db.write(organizing.restore, request.person, thread_id)  # type: ignore[attr-defined]
+    return _to(reverse("chat:thread", args=[thread.public_id]))
+
+
+# -- links for readers ---------------------------------------------------------------------------------------
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@door
+async def share(request: HttpRequest, thread_id: str) -> HttpResponse:
+    thread = await commands.thread_for(request.person, thread_id)  # type: ignore[attr-defined]
+    notice, status = "", 200
+    if request.method == "POST":
+        try:
+            await _change_links(request, thread)
+            return _to(reverse("chat:share", args=[thread_id]))
+        except Invalid as problem:
+            notice, status = str(problem), problem.status
+    links = await db.read(lambda: list(organizing.shares_of(thread)))
+    shown = [(link, request.build_absolute_uri(reverse("chat:shared", args=[link.token]))) for link in links]
+    context = {"thread": thread, "links": shown, "notice": notice}
+    return await db.read(render, request, "chat/share.html", context, status=status)
+
+
+async def _change_links(request: HttpRequest, thread: Thread) -> None:
+    if token := request.POST.get("revoke"):
+        await db.write(organizing.unshare, thread=thread, token=token)
+        return
+    asked = request.POST.get("days", "").strip()
+    if asked and not (asked.isascii() and asked.isdigit() and len(asked) < 6):
+        raise Invalid("Write the number of days as a whole number, or leave it empty.")
+    await db.write(
+        organizing.share,
+        thread=thread,
+        by=request.person,  # type: ignore[attr-defined]
+        live=request.POST.get("form") == "live",
+        days=int(asked) if asked else None,
+    )
+
+
+@require_safe
+async def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """What anybody reads who has the link. It says nothing of who shared it, and no search engine keeps it."""
+    found = await db.read(organizing.shared, token)
+    if found is None:
+        return await db.read(render, request, "404.html", status=404)
+    link, state = found
+    context = {"link": link, "state": state, "transcript_html": render_transcript(state)}
+    response = await db.read(render, request, "chat/shared.html", context)
+    response.headers["X-Robots-Tag"] = "noindex, nofollow"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    patch_cache_control(response, private=True, no_store=True)
+    return response
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+@require_safe
+@door
+async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpResponse:
+    thread = await commands.thread_for(request.person, thread_id)  # type: ignore[attr-defined]
+    if kind == "json":
+        text, content_type = await db.read(lambda: transfer.file_of(thread).as_json()), "application/json"
+    else:
+        text, content_type = (
+            await db.read(lambda: transfer.markdown_of(store.load_state(thread))),
+            "text/markdown",
+        )
+    response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(thread)}.{kind}"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+def _file_name(thread: Thread) -> str:
+    """Of letters and digits alone: it stands in a header and on somebody's disk."""
+    words = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in thread.title).split()
+    return "-".join(words)[:60].lower() or "thread"
+
+
+@require_POST
+@door
+async def take_in(request: HttpRequest) -> HttpResponse:
+    try:
+        upload = request.FILES.get("file")
+        if upload is None:
+            raise Invalid("Choose the file of a thread that was exported here, then send it.")
+        if upload.size is None or upload.size > transfer.MAX_BYTES:
+            raise TooLong(f"The file is too large: {transfer.MAX_BYTES // 2**20} MB is the limit.")
+        file = await db.read(lambda: transfer.read_file(upload.read()))
+        thread = await db.write(transfer.take_in, request.person, file)  # type: ignore[attr-defined]
+    except Missing:
+        raise
+    except Problem as problem:
+        return await _archive(request, str(problem), problem.status)
+    return _to(reverse("chat:thread", args=[thread.public_id]))
+
+
+def _to(url: str) -> HttpResponse:
+    return HttpResponseRedirect(url, status=303)
