@@ -64,6 +64,7 @@ class Site:
             OPENAI_MODELS="answer,tools,paced-900",
             **({"DATABASE_URL": database_url} if database_url else {}),
         )
+        self.env["LOG_LEVEL"] = "ERROR"  # a thousand lost runs are a thousand warnings
         self.file = folder / "db.sqlite3"
         self.has_user = False
 
