@@ -54,7 +54,6 @@ def by_age(threads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[Map
     groups: dict[str, list[Mapping[str, Any]]] = {"Pinned": [], "Today": [], "This week": [], "Older": []}
     for thread in threads:
         days = (now.date() - timezone.localtime(thread["updated_at"]).date()).days
-        groups[
-            "Pinned" if thread["pinned"] else "Today" if days < 1 else "This week" if days < 7 else "Older"
-        ].append(thread)
+        age = "Today" if days < 1 else "This week" if days < 7 else "Older"
+        groups["Pinned" if thread.get("pinned") else age].append(thread)
     return ((name, group) for name, group in groups.items() if group)
