@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError
-from django.utils import timezone
 
 from agent.events import (
     Custom,
@@ -32,20 +31,17 @@ from agent.events import (
     SubagentFinished,
     SubagentStarted,
     Terminal,
-    ToolCallArgs,
     ToolCallEnd,
     ToolCallResult,
-    ToolCallStart,
     is_delta,
 )
-from agent.messages import ContentPart, Message, ToolCallPart, Transcript, Usage, open_calls
-from agent.receipts import BEGUN, RECEIPT
-from agent.wire import jsontext
-from agent.wire.parts import dump_parts
+from agent.messages import Message, ToolCallPart, Transcript, Usage
+from agent.receipts import RECEIPT
 from chatsite.chat import db, keeping, news, questions, store
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
-from chatsite.chat.models import Run, ToolCall
+from chatsite.chat.ledger import Ledger
+from chatsite.chat.models import Run
 from chatsite.chat.state import InterruptView, RunView
 
 log = logging.getLogger(__name__)
@@ -59,24 +55,6 @@ KEEP_CALL_WITHIN = 0.03
 RETRY_AFTER = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 """Seconds between tries when the database cannot be written; then the run gives up. Enough for one that is started
 anew, and less than the silence after which others take the run for lost."""
-
-State = ToolCall.State
-STATE_OF_ERROR: Mapping[str | None, str] = {
-    None: State.DONE,
-    "aborted": State.CANCELLED,
-    "max_tokens": State.SKIPPED,
-    "not_executed": State.SKIPPED,
-    "content_filter": State.SKIPPED,
-    "incomplete_stream": State.SKIPPED,
-    "unknown_tool": State.SKIPPED,
-    "policy_failed": State.SKIPPED,
-    "over_budget": State.SKIPPED,
-    "not_answered": State.SKIPPED,
-    "denied": State.DENIED,
-    "cancelled": State.CANCELLED,
-    "outcome_unknown": State.UNKNOWN,
-}
-"""A result's code -> its call's state; any other code is a failure."""
 
 Hard = Terminal | ToolCallEnd | ToolCallResult
 
@@ -105,9 +83,7 @@ class Recorder:
         self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
         self._inserted: list[tuple[str, str]] = []  # (id, id of the one it stands before) of such results
         self._rewritten: set[str] = set()  # ids of earlier runs' messages that this run changed
-        self._inner_arguments: dict[str, list[str]] = {}  # of calls within a subagent, while they stream
-        self._calls: dict[str, CallChange] = dict(waiting)
-        self._changed_calls: dict[str, CallChange] = {}
+        self._ledger = Ledger(waiting)
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: set[asyncio.Task[None]] = set()
@@ -129,12 +105,7 @@ class Recorder:
 
     async def claim(self, call: ToolCallPart, arguments: Mapping[str, Any]) -> None:
         """Keep that this call's tool is about to start. Returns when that is committed."""
-        change = self._calls.get(call.id) or CallChange(call.id, call.name, call.arguments, State.PROPOSED)
-        self._change(
-            replace(
-                change, state=State.CLAIMED, claimed_at=timezone.now(), edited_arguments=call.edited or ""
-            )
-        )
+        self._ledger.claim(call)
         await self.flush()
 
     async def flush(self) -> None:
@@ -154,7 +125,7 @@ class Recorder:
                 self._timer.cancel()
                 self._timer = None
             number, transcript = len(self.live.events), self.live.transcript
-            saved, calls = list(self._unsaved), dict(self._changed_calls)
+            saved, calls = list(self._unsaved), self._ledger.changes()
             inserted, rewritten = list(self._inserted), set(self._rewritten)
             if number == self._kept and not calls:
                 return
@@ -178,9 +149,7 @@ class Recorder:
             self._unsaved = self._unsaved[len(saved) :]
             self._inserted = self._inserted[len(inserted) :]
             self._rewritten -= rewritten
-            self._changed_calls = {
-                id: change for id, change in self._changed_calls.items() if change is not calls.get(id)
-            }
+            self._ledger.kept(calls)
         if number > self.live.shown:
             self._tell(number, transcript)
         news.thread_changed(self.channel.thread_pk)
@@ -195,9 +164,9 @@ class Recorder:
     # -- what an event means for the rows --------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
+        self._ledger.note(event, self.live.transcript)
         if event.subagent_run_id is not None and not isinstance(event, SubagentStarted | SubagentFinished):
-            self._note_inner(event)
-            return
+            return  # the transcript leaves it out
         match event:
             case Custom(name="subagent_state", value={"toolCallId": str(call_id)}):
                 self._rewritten.add(_caller_of(self.live.transcript, call_id))
@@ -205,29 +174,10 @@ class Recorder:
                 self.turns += 1
             case StepFinished(metadata=metadata):
                 self._whole((metadata or {}).get("messageId"))
-            case ToolCallEnd(tool_call_id=call_id):
-                call = _call_of(self.live.transcript.live, call_id)
-                if call is not None and not call.provider_executed:
-                    self._change(CallChange(call.id, call.name, call.arguments, State.PROPOSED))
             case ToolCallResult():
                 self._place(event)
-                self._settle(event)
             case RunFinished() | RunError():
-                self._wait_for(event)
                 self._ended = _end_of(self.run, event)
-
-    def _note_inner(self, event: Event) -> None:
-        """An event of a run within this one: the transcript leaves it out, but its calls have their rows."""
-        match event:
-            case ToolCallStart(tool_call_id=call_id, tool_call_name=name):
-                self._change(CallChange(call_id, name, "", State.PROPOSED))
-            case ToolCallArgs(tool_call_id=call_id, delta=delta) if call_id in self._calls:
-                self._inner_arguments.setdefault(call_id, []).append(delta)
-            case ToolCallEnd(tool_call_id=call_id) if call_id in self._calls:
-                arguments = "".join(self._inner_arguments.pop(call_id, ()))
-                self._change(replace(self._calls[call_id], arguments=arguments))
-            case ToolCallResult(tool_call_id=call_id, content=content) if call_id in self._calls:
-                self._change(_settled(self._calls[call_id], event, content))
 
     def _whole(self, message_id: str | None) -> None:
         if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):
@@ -246,28 +196,6 @@ class Recorder:
             self._inserted.append((result.message_id, behind.id))
         if not {"editedArguments", "subagent"}.isdisjoint(result.metadata or {}):
             self._rewritten.add(_caller_of(self.live.transcript, result.tool_call_id))
-
-    def _wait_for(self, event: Terminal) -> None:
-        """Calls that the run leaves open wait for a person or a client."""
-        if not isinstance(event, RunFinished):
-            return
-        waiting = {call.id for call in open_calls(self.live.transcript)}
-        if isinstance(event.outcome, Interrupted):
-            waiting |= {str(interrupt.tool_call_id) for interrupt in event.outcome.interrupts}
-        for call_id in waiting:
-            known = self._calls.get(call_id)
-            if known is not None and known.state == State.PROPOSED:
-                self._change(replace(known, state=State.WAITING))
-
-    def _settle(self, result: ToolCallResult) -> None:
-        known = self._calls.get(result.tool_call_id)
-        message = next((each for each in self.live.transcript.live if each.id == result.message_id), None)
-        if known is None or message is None:
-            return  # a provider's own tool, or a second result
-        self._change(_settled(known, result, message.tool_results[0].content))
-
-    def _change(self, change: CallChange) -> None:
-        self._calls[change.call_id] = self._changed_calls[change.call_id] = change
 
     def _rows(self, ids: list[str]) -> tuple[Message, ...]:
         found: dict[str, Message] = {}
@@ -324,26 +252,6 @@ def _asked_by(event: Event, run_id: str) -> tuple[InterruptView, ...]:
     if isinstance(event, RunFinished) and isinstance(event.outcome, Interrupted):
         return tuple(questions.asked_view(interrupt, run_id) for interrupt in event.outcome.interrupts)
     return ()
-
-
-def _call_of(messages: tuple[Message, ...], call_id: str) -> ToolCallPart | None:
-    return next((call for message in messages for call in message.tool_calls if call.id == call_id), None)
-
-
-def _settled(call: CallChange, result: ToolCallResult, content: str | tuple[ContentPart, ...]) -> CallChange:
-    state = STATE_OF_ERROR.get(result.error, State.FAILED)
-    if (result.metadata or {}).get(BEGUN):
-        state = State.UNKNOWN
-    if state == State.DONE and call.state == State.PROPOSED:
-        state = State.SKIPPED  # nobody claimed it: a middleware answered in its place
-    return replace(
-        call,
-        state=state,
-        result=content if isinstance(content, str) else jsontext.dump(dump_parts(content)),
-        error_code=result.error or "",
-        finished_at=timezone.now(),
-        duration_ms=result.duration_ms,
-    )
 
 
 def _caller_of(transcript: Transcript, call_id: str) -> str:

@@ -151,11 +151,14 @@ async def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Ch
     async with aclosing(eventlog.follow_states(thread)) as states:
         async for state in states:
             if state is None:
-                yield None
+                # The time to answer a question may have run out: nobody says so, but the page shows it.
+                html = writer.update(shown) if writer and shown and shown.open_interrupts else ""
+                yield Change(html, shown.cursor) if shown and html else None
                 continue
             if shown is None and after is not None:
                 if state.cursor == str(after):
                     shown = state  # as most who come back: rendered only once something changes
+                    writer = FragmentWriter(state) if state.open_interrupts else None
                     continue
                 shown = await eventlog.state_at(channel, thread, after)
             if shown is None:
@@ -164,6 +167,8 @@ async def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Ch
                 writer = writer or FragmentWriter(shown)
                 html = writer.update(state)
             shown = state
+            if state.open_interrupts:
+                writer = writer or FragmentWriter(state)
             if html:
                 yield Change(html, state.cursor)
             pause = FRAME_EVERY - (time.monotonic() - told_at)

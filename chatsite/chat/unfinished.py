@@ -26,8 +26,8 @@ from agent.results import error_result
 from agent.steps import NOT_RUN, last_turn
 from chatsite.chat import keeping, store
 from chatsite.chat.keeping import Batch, CallChange
+from chatsite.chat.ledger import STATE_OF_ERROR
 from chatsite.chat.models import Run, ToolCall, new_public_id
-from chatsite.chat.recorder import STATE_OF_ERROR
 
 READERS_AHEAD = 100_000
 """More events than a reader can have been told beyond what was kept when a server was killed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from contextlib import aclosing
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
@@ -11,8 +12,9 @@ from django.utils import timezone
 
 from agent import Agent, ToolRegistry, subagent_tool, tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import db
+from chatsite.chat import db, eventlog, store, stream
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
+from chatsite.chat.render import fields, links
 from chatsite.chat.tools.examples import send_email
 from tests.chat.test_approvals import ASKS, MAIL, asked
 from tests.chat.test_doors import HTMX, chunks_until, page, stranger_page
@@ -403,3 +405,34 @@ async def test_the_questions_of_a_subagent_are_answered_in_its_card(
     assert "<b>send_email</b>: Approved with changes to <b>subject</b> by <b>ada</b>" in shown
     assert "<b>send_email</b>: Denied by <b>ada</b>" in shown
     assert "All done." in shown
+
+
+@pytest.mark.parametrize("comes", ["with what the page shows", "from the start"])
+async def test_a_question_whose_time_runs_out_says_so_on_a_page_that_is_open(
+    comes, person, plays, settled, monkeypatch
+):
+    plays(ASKS)
+    done, _ = await asked(person, settled)
+    thread = done.thread
+    state = await db.read(store.load_state, thread)
+    [question] = state.interrupts
+    ahead = timedelta()
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + ahead
+
+    monkeypatch.setattr(links, "datetime", Clock)
+    monkeypatch.setattr(eventlog, "LOOK_UP", 0.01)
+    after = store.parse_cursor(state.cursor) if comes == "with what the page shows" else None
+    async with asyncio.timeout(60), aclosing(stream.html_changes(thread, after)) as changes:
+        if after is None:
+            assert "You can answer until" in (await anext(changes)).html
+        assert await anext(changes) is None  # nothing is new
+        ahead = timedelta(days=400)
+        while (change := await anext(changes)) is None:
+            pass
+        assert "The time to answer is over. The question can only be cancelled now." in change.html
+        assert f'name="{fields.name_of(question, "do")}" value=approved' not in change.html
+        assert await anext(changes) is None  # and once is enough
