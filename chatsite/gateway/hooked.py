@@ -12,10 +12,12 @@ OpenAI's dialect has only the single form.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from agent.asking import Asking
 from agent.messages import Usage
 from agent.relay import Joining, answer_stream, answer_whole, joining_for
-from agent.rerun import Refusal, RelayContext
+from agent.rerun import Refusal, RelayContext, tool_names
 from agent.rerun_guard import Guard, Limits
 from agent.wire.jsontext import dump
 from chatsite.gateway import limits
@@ -43,21 +45,23 @@ def asking_for(exchange: Exchange, routes: Routes) -> Asking | None:
     if not loaded and TOOLS_HEADER not in exchange.caller.headers and TYPE.encode() not in exchange.body.raw:
         return None
     hooks = (server_tools(), *loaded)
-    # Several answers side by side are no turn that a hook could look at.
-    if exchange.caller.dialect == "openai" and exchange.body.json.get("n") not in (None, 1):
-        return None
     asking = Asking(hooks, _context(exchange), _guard(exchange), knows_model=routes.knows)
     return asking if asking.hooks else None
 
 
-async def relay_hooked(asking: Asking, asker: Asker, exchange: Exchange) -> None:
+async def relay_hooked(
+    asking: Asking, asker: Asker, exchange: Exchange, pass_on: Callable[[Body], Awaitable[None]]
+) -> None:
+    """`pass_on` makes the one round of a request at whose answers no hook can look."""
     rounds = _Rounds(asker, exchange)
     form = _form(exchange)
     try:
         made = await asking.before()
         if isinstance(made, Refusal):
             raise Refused(made.status, made.code, made.reason)
-        if exchange.body.stream:
+        if _asks_for_several(exchange):
+            await pass_on(_unlooked(asking, exchange))
+        elif exchange.body.stream:
             await answer_stream(asking, rounds, _joining(asking, exchange, form), _Way(exchange, rounds))
         else:
             whole = await answer_whole(asking, rounds)
@@ -66,6 +70,24 @@ async def relay_hooked(asking: Asking, asker: Asker, exchange: Exchange) -> None
     finally:
         await rounds.close()
         await asking.close()
+
+
+def _asks_for_several(exchange: Exchange) -> bool:
+    return exchange.caller.dialect == "openai" and exchange.body.json.get("n") not in (None, 1)
+
+
+def _unlooked(asking: Asking, exchange: Exchange) -> Body:
+    """The request as the hooks made it. Several answers side by side are no turn that one of them could look at, so
+    nobody would fulfil what they serve."""
+    served = asking.serves & tool_names(asking.call.body)
+    if served:
+        raise Refused(
+            400,
+            "invalid_request",
+            f"n: must be 1 beside a tool that this server fulfils ({', '.join(sorted(served))})",
+            param="n",
+        )
+    return _body_of(asking.call, exchange.body)
 
 
 class _Rounds:

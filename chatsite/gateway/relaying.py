@@ -33,7 +33,7 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
         if asking is None:
             await _pass(caller, asker, body, exchange)
         else:
-            await relay_hooked(asking, asker, exchange)
+            await relay_hooked(asking, asker, exchange, lambda made: _pass(caller, asker, made, exchange))
     except Refused as refused:
         exchange.failed(refused)
         raise

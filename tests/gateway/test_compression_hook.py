@@ -65,6 +65,10 @@ async def test_one_request_cannot_read_what_was_cut_from_another():
     assert results_in(plan)["c1"] == NO_SUCH_KEY
 
 
+def test_a_request_for_several_answers_is_not_wanted():
+    assert not hook.wants(long_talk("openai", n=2))
+
+
 def test_a_short_request_is_not_wanted():
     assert not hook.wants(long_talk("openai", 100))
 

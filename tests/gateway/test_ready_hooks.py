@@ -265,3 +265,26 @@ async def test_a_rule_of_the_house_is_an_error_of_the_sdk(program, sdk, standin,
     assert text == "Yes."
     assert "My card is [card]" in standin.exchanges[0].body.decode()
     assert standin.exchanges[0].json["max_tokens"] == 50
+
+
+async def test_a_request_for_several_answers_does_not_get_past_the_rules(url, key, standin, load, settings):
+    load("rules")
+    settings.GATEWAY_RULES = "refuse codename (?i)nightingale\nmask card \\d{4}-\\d{4}"
+    serve(openai_at(standin))
+    asked = Program("openai", url, key).openai.chat.completions.create
+    with pytest.raises(openai.PermissionDeniedError, match="codename"):
+        await asked(model=MODEL, n=2, messages=[{"role": "user", "content": "Nightingale"}])
+    await asked(model=MODEL, n=2, messages=[{"role": "user", "content": "1234-5678"}])
+    [exchange] = standin.exchanges
+    assert exchange.json["messages"][0]["content"] == "[card]"
+    assert exchange.json["n"] == 2
+
+
+async def test_several_answers_cannot_use_the_servers_tools(url, key, standin, load):
+    serve(openai_at(standin))
+    asked = Program("openai", url, key).openai.chat.completions.create
+    tools = [{"type": "threadloom", "name": "get_weather"}]
+    with pytest.raises(openai.BadRequestError, match="get_weather") as error:
+        await asked(model=MODEL, n=2, messages=QUESTION, tools=tools)
+    assert error.value.param == "n"
+    assert standin.exchanges == []
