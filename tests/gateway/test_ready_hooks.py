@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -9,8 +10,10 @@ import anthropic
 import openai
 import pytest
 
+from agent import ToolRegistry, tool
+from chatsite.gateway import hooked
 from chatsite.gateway.hooks.loading import loaded_hooks
-from chatsite.gateway.hooks.server_tools import server_tools
+from chatsite.gateway.hooks.server_tools import ServerTools, server_tools
 from chatsite.gateway.models import ExchangeCall
 from tests.gateway.conftest import off_loop
 from tests.gateway.served import MODEL, anthropic_at, openai_at, serve
@@ -226,8 +229,42 @@ async def test_both_search_and_tools_in_one_turn(program, sdk, standin, stream, 
     assert len(searched) == 1
 
 
+@each_way
+@each_sdk
+async def test_a_caller_that_leaves_stops_the_tools(program, standin, stream, load, monkeypatch):
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait_for_ever() -> str:
+        """Waits."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    own = ServerTools(ToolRegistry([wait_for_ever]))
+    monkeypatch.setattr(hooked, "server_tools", lambda: own)
+    serve(openai_at(standin))
+    standin.play(Say("Wait.", [("c1", "wait_for_ever", {})]))
+    asked = asyncio.create_task(
+        program.ask(stream=stream, tools=[{"type": "threadloom", "name": "wait_for_ever"}])
+    )
+    async with asyncio.timeout(30):
+        await started.wait()
+        assert await off_loop(lambda: ExchangeCall.objects.get().state) == "claimed"
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        await stopped.wait()
+        while await off_loop(lambda: ExchangeCall.objects.get().state) == "claimed":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert await off_loop(lambda: ExchangeCall.objects.get().state) == "unknown"
+    assert len(standin.exchanges) == 1
+
+
 REFUSALS = {
-    "fly": ("bad", "there is no server tool 'fly'; there are get_clothing_advice, get_weather, send_email"),
+    "fly": ("bad", "there is no server tool 'fly'; there are get_clothing_advice, get_weather"),
     "send_email": ("denied", "nobody can be asked here"),
 }
 ERRORS = {

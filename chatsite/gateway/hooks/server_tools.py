@@ -93,7 +93,8 @@ class ServerTools(BaseHook):
         usable = await self._usable(call.user_id)
         for name, where in asked.items():
             if name not in usable:
-                return Refusal(f"{where}: {_unknown(name, usable)}", code="unknown_tool")
+                known = [each for each, tool in usable.items() if not self._asks_always(tool)]
+                return Refusal(f"{where}: {_unknown(name, known)}", code="unknown_tool")
             if self._asks_always(usable[name]):
                 return Refusal(f"{where}: {name} {NOBODY}.", 403, "approval_required")
         call.notes["asked"] = frozenset(asked)
@@ -213,10 +214,10 @@ def _unknown_outcome(part: ToolCallPart, ctx: RunContext) -> ToolCallResult:
     return result_event(error_result(part.id, "aborted", ABORTED_WITHIN), ctx)
 
 
-def _unknown(name: str, usable: Mapping[str, Tool]) -> str:
-    if not usable:
+def _unknown(name: str, known: Sequence[str]) -> str:
+    if not known:
         return "this server gives its callers no tools"
-    return f"there is no server tool {name[:64]!r}; there are {', '.join(sorted(usable))}"
+    return f"there is no server tool {name[:64]!r}; there are {', '.join(sorted(known))}"
 
 
 # -- the database, and tasks that outlive their request ------------------------------------------------------
