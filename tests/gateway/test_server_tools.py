@@ -353,7 +353,7 @@ async def test_a_tool_without_a_limit_has_one_here(kept, monkeypatch):
 
 
 async def test_the_calls_of_a_turn_have_an_end_together(kept, monkeypatch):
-    monkeypatch.setattr(module, "ALL_SECONDS", 0.2)
+    monkeypatch.setattr(module, "ALL_SECONDS", 1.0)
 
     @tool(parallel_safe=False, timeout=30)
     async def slow() -> str:
