@@ -189,9 +189,9 @@ async def answer_stream(asking: Asking, rounds: Rounds, stream: Joining, way: Wa
     mouth = _Mouth(way, PINGS[asking.call.dialect])
     while True:
         round = await mouth.meanwhile(rounds.ask(asking.call, asked_by))
-        await mouth.begin()
         watched = _Watched.of(asking.call.dialect)
         try:
+            await mouth.begin()
             await _tell(round, stream, watched, mouth)
         finally:
             asking.guard.book(*rounds.end(round))

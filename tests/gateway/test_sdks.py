@@ -250,11 +250,11 @@ async def test_a_sdk_that_cancels_in_mid_stream_is_seen_at_the_endpoint(
     async with await openai_sdk.chat.completions.create(model=MODEL, messages=user(), stream=True) as stream:
         async for _ in stream:
             break
-    assert await standin.exchanges[-1].gone(1.0)
+    assert await standin.exchanges[-1].gone(5.0)
     async with anthropic_sdk.messages.stream(model=MODEL, max_tokens=9, messages=user()) as stream:
         async for _ in stream:
             break
-    assert await standin.exchanges[-1].gone(1.0)
+    assert await standin.exchanges[-1].gone(5.0)
 
 
 @each_endpoint
@@ -264,7 +264,7 @@ async def test_a_caller_that_gives_up_waiting_is_seen_at_the_endpoint(openai_sdk
     waiting = asyncio.create_task(openai_sdk.chat.completions.create(model=MODEL, messages=user()))
     await until(lambda: standin.exchanges)
     waiting.cancel()
-    assert await standin.exchanges[-1].gone(1.0)
+    assert await standin.exchanges[-1].gone(5.0)
 
 
 async def test_the_sync_sdks_work_too(url, key, standin):
