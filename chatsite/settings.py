@@ -45,6 +45,7 @@ GATEWAY_IDLE_TIMEOUT = env.amount("GATEWAY_IDLE_TIMEOUT", 60)
 
 # Hooks of the gateway (read by chatsite.gateway.hooks)
 
+GATEWAY_KEEP_DAYS = env.amount("GATEWAY_KEEP_DAYS", 30)
 GATEWAY_RENDERER = "chatsite.chat.render.fragments.render_messages"
 GATEWAY_HOOKS = env.listing("GATEWAY_HOOKS")
 GATEWAY_MAX_RERUNS = env.whole("GATEWAY_MAX_RERUNS", 3)

@@ -15,6 +15,8 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_MODELS": [],
     "MODEL_PRICES": {},
     "REDIS_URL": "",
+    # Days until an exchange is deleted.
+    "GATEWAY_KEEP_DAYS": 30,
     # Dotted path of what makes HTML of messages for the admin; see `admin.conversation`.
     "GATEWAY_RENDERER": "",
     # Public name -> endpoints; see `routes`.

@@ -14,13 +14,14 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from decimal import Decimal
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from chatsite.accounts import usage
 from chatsite.accounts.usage import Used
-from chatsite.gateway import ledger, rows
+from chatsite.gateway import ledger, retention, rows
 from chatsite.gateway.records import ExchangeRecord
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,9 @@ MOST_BYTES = 64 * 1024 * 1024
 RETRY_AFTER = 2.0
 """Seconds until a database that did not answer is asked again."""
 AT_MOST_EVERY = 60.0
-"""Seconds between two lines of the log about one thing, and between two looks for calls that nobody settles."""
+"""Seconds between two lines of the log about one thing, and between two looks at older rows."""
+MOST_PRUNINGS = 200
+"""Of one look: more than can have been written since the last one."""
 
 
 class Recorder:
@@ -97,6 +100,8 @@ class Recorder:
                 self._pause(EVERY)  # what comes meanwhile is part of the same commit
                 records, sums = self._take()
             written = self._write(records, sums)
+            if written and self._is_time("upkeep"):
+                _look_after_rows(lambda: self._hurried)
             with self._lock:
                 self._busy = False
                 if not written:
@@ -104,8 +109,6 @@ class Recorder:
                     self._pause(RETRY_AFTER)
                 self._lock.notify_all()
             self._tell_of_losses()
-            if written and self._is_time("ledger"):
-                self._settle_lost_calls()
 
     def _pause(self, seconds: float) -> None:
         """Let the others go on for so long, or until somebody waits in `flush`."""
@@ -142,15 +145,6 @@ class Recorder:
             connection.close()
         return True
 
-    def _settle_lost_calls(self) -> None:
-        try:
-            if lost := ledger.settle_lost():
-                log.warning("%d tool calls had begun, and nobody knows how they ended", lost)
-        except DatabaseError as error:
-            log.warning("The ledger could not be looked through: %s", error)
-        finally:
-            connection.close()
-
     def _tell_of_losses(self) -> None:
         losses = (self.dropped, self.without_content)
         if losses != self._told and self._is_time("losses"):
@@ -162,6 +156,20 @@ class Recorder:
             return False
         self._next[what] = time.monotonic() + AT_MOST_EVERY
         return True
+
+
+def _look_after_rows(hurried: Callable[[], bool]) -> None:
+    """What is too old goes, as much as one look allows; calls that nobody settles are called unknown."""
+    try:
+        if lost := ledger.settle_lost():
+            log.warning("%d tool calls had begun, and nobody knows how they ended", lost)
+        for _ in range(MOST_PRUNINGS):
+            if retention.prune() < retention.AT_ONCE or hurried():
+                break
+    except DatabaseError as error:
+        log.warning("The gateway's older records could not be looked through: %s", error)
+    finally:
+        connection.close()
 
 
 def _used(record: ExchangeRecord) -> Used:
