@@ -11,18 +11,30 @@ fulfilled here are not in it; those that are left count from 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Iterator
 from typing import Any
 
+from agent.events import (
+    ReasoningMessageContent,
+    TextMessageContent,
+    ToolCallArgs,
+    ToolCallStart,
+    TurnEnd,
+    TurnEvent,
+)
 from agent.messages import Usage
 from agent.wire.jsontext import dump
 from agent.wire.openai_chat.answer import encode_usage
+from agent.wire.openai_chat.stream import StreamDecoder
 from agent.wire.raw_events import RawEvent, RawEvents
-from agent.wire.sse import COMMENT
+from agent.wire.sse import COMMENT, ServerSentEvent
 
 Json = dict[str, Any]
 
 PING = COMMENT
+_WITH_CALLS = frozenset({"stop", "tool_calls", "function_call", "tool_call", "tool_use"})
+"""Reasons that servers give to a turn with calls."""
 DONE = b"data: [DONE]\n\n"
 _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 
@@ -41,6 +53,7 @@ class JoinedStream:
         self._holding = False
         self._head: Json = {}
         self._said = False
+        self._has_role = False
 
     def feed(self, data: bytes) -> bytes:
         return b"".join(self._take(event) for event in self._events.feed(data))
@@ -54,26 +67,18 @@ class JoinedStream:
 
     def strip(self, calls: Collection[int], usage: Usage, text: str = "") -> bytes:
         """The same without these calls (their places among the round's calls); `text` when nothing else is left."""
-        places = _Places(calls)
-        out: list[bytes] = []
-        reason = "stop"
-        for event in self._end_round():
-            for choice in _choices(event):
-                reason = choice.get("finish_reason") or reason
-            if (chunk := places.without(event)) is not None:
-                out.append(self._chunk(chunk["choices"][0]["delta"]))
-        if not self._said and not places.kept and text:
-            out.append(self._chunk({"content": text}))
-        if reason == "tool_calls" and not places.kept:
-            reason = "stop"
-        return b"".join(out) + self._end(reason, usage)
+        out, kept, reason = self._without(self._end_round(), calls)
+        if not self._said and not kept and text:
+            out += self._chunk({"content": text})
+        if reason in _WITH_CALLS:
+            reason = "tool_calls" if kept else "stop"
+        return out + self._end(reason, usage)
 
     def rerun(self) -> bytes:
         """What this round said beside its calls. Another round follows."""
-        places = _Places(None)
-        chunks = [places.without(event) for event in self._end_round()]
+        out, _, _ = self._without(self._end_round(), None)
         self._round += 1
-        return b"".join(self._chunk(chunk["choices"][0]["delta"]) for chunk in chunks if chunk is not None)
+        return out
 
     def answer(self, response: Json, usage: Usage) -> bytes:
         """This answer in the place of what is held."""
@@ -111,6 +116,7 @@ class JoinedStream:
     def _note(self, event: RawEvent) -> None:
         if event.value is None:
             return
+        self._has_role = True  # or the server says none at all
         if not self._head:
             self._head = {key: event.value[key] for key in _HEAD if key in event.value}
         self._said = self._said or any(_delta(choice).get("content") for choice in _choices(event))
@@ -137,12 +143,43 @@ class JoinedStream:
             ):
                 return b""
             self._said = self._said or any(_delta(choice).get("content") for choice in told)
+            told[0]["delta"] = self._with_role(told[0]["delta"])
         if isinstance(counts := value.get("usage"), dict):
             value["usage"] = {**counts, **encode_usage(usage)}
         return _frame(value)
 
+    def _without(self, held: list[RawEvent], gone: Collection[int] | None) -> tuple[bytes, int, str]:
+        """What is held, written anew without these calls (None: without any); how many stay; the reason it ends for.
+
+        It goes through the decoder, since not every server tells its calls apart by index or id.
+        """
+        decoder = StreamDecoder("held", _new_id)
+        out, kept, calls, reason = b"", 0, list[list[str]](), "stop"
+        for event in (*_decoded(decoder, held), *decoder.finish()):
+            match event:
+                case TextMessageContent(delta=text):
+                    out += self._chunk({"content": text})
+                case ReasoningMessageContent(delta=thought):
+                    out += self._chunk({"reasoning_content": thought})
+                case ToolCallStart(tool_call_id=id, tool_call_name=name):
+                    calls.append([id, name])
+                case ToolCallArgs(tool_call_id=id, delta=piece):
+                    next(call for call in calls if call[0] == id).append(piece)
+                case TurnEnd(provider_reason=str(said)):
+                    reason = said
+        for place, (id, name, *pieces) in enumerate(calls):
+            if gone is not None and place not in gone:
+                out += self._chunk({"tool_calls": [_whole_call(kept, id, name, "".join(pieces))]})
+                kept += 1
+        return out, kept, reason
+
+    def _with_role(self, delta: Json) -> Json:
+        """Once, where the chunk that had it was held back."""
+        had, self._has_role = self._has_role, True
+        return delta if had else {"role": "assistant", **delta}
+
     def _chunk(self, delta: Json, reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        choice = {"index": 0, "delta": self._with_role(delta), "logprobs": None, "finish_reason": reason}
         self._said = self._said or bool(delta.get("content"))
         return _frame({"object": "chat.completion.chunk", **self._head, "choices": [choice]})
 
@@ -154,36 +191,19 @@ class JoinedStream:
         return out + DONE
 
 
-class _Places:
-    """The calls of a round by their place: which of them go, and the new place of those that stay. None: all go."""
+def _new_id() -> str:
+    return f"call_{uuid.uuid4().hex}"
 
-    def __init__(self, gone: Collection[int] | None) -> None:
-        self.kept = 0
-        self._gone = gone
-        self._seen: dict[
-            Any, int | None
-        ] = {}  # a call's index (or id) here -> its index there; None: it goes
 
-    def without(self, event: RawEvent) -> Json | None:
-        """The chunk without them; None when nothing of the first choice's content is left."""
-        choices = _choices(event)
-        if not choices:
-            return None
-        delta = {key: value for key, value in _delta(choices[0]).items() if key != "role" and value}
-        if isinstance(calls := delta.pop("tool_calls", None), list):
-            kept = [made for call in calls if isinstance(call, dict) and (made := self._placed(call))]
-            if kept:
-                delta["tool_calls"] = kept
-        return {"choices": [{"delta": delta}]} if delta else None
+def _decoded(decoder: StreamDecoder, held: list[RawEvent]) -> Iterator[TurnEvent | TurnEnd]:
+    for event in held:
+        if event.value is not None:
+            yield from decoder.feed(ServerSentEvent(dump(event.value)))
 
-    def _placed(self, call: Json) -> Json | None:
-        key = call.get("index", call.get("id"))
-        if key not in self._seen:
-            gone = self._gone is None or len(self._seen) in self._gone
-            self._seen[key] = None if gone else self.kept
-            self.kept += not gone
-        place = self._seen[key]
-        return None if place is None else {**call, "index": place}
+
+def _whole_call(index: int, id: str, name: str, arguments: str) -> Json:
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": id, "type": "function", "function": function}
 
 
 def _must_wait(event: RawEvent) -> bool:
@@ -192,7 +212,11 @@ def _must_wait(event: RawEvent) -> bool:
     choices = _choices(event)
     if not choices:
         return bool(event.value.get("usage"))
-    return any(choice.get("finish_reason") or _delta(choice).get("tool_calls") for choice in choices)
+    return any(choice.get("finish_reason") or _has_call(_delta(choice)) for choice in choices)
+
+
+def _has_call(delta: Json) -> bool:
+    return bool(delta.get("tool_calls") or delta.get("function_call"))
 
 
 def _choices(event: RawEvent) -> list[Json]:
