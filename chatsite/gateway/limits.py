@@ -21,20 +21,33 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from django.utils import timezone
 
 from agent.messages import Usage
 from chatsite.accounts.keys import KeyView, period_of
-from chatsite.gateway import shared_limits
+from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.prices import cost_of
 from chatsite.gateway.windows import Over, Window
 from chatsite.phrases import money
 
+if TYPE_CHECKING:
+    from chatsite.gateway.shared_limits import SharedLimits
+
 MOST_KEYS = 50_000
 ASK_AN_ADMIN = 3600.0
 """Seconds to wait for a person who may raise a budget; nothing else ends it."""
+
+
+def _shared() -> SharedLimits | None:
+    """The counts that all processes share, where they share any."""
+    if not setting("REDIS_URL"):
+        return None
+    from chatsite.gateway import shared_limits  # here, for what it brings along takes 7 MiB
+
+    return shared_limits.client()
 
 
 @dataclass(slots=True)
@@ -80,7 +93,7 @@ class Limits:
             return None
         requests = 0 if rerun else 1
         counts, now = self._of(view), time.monotonic()
-        if (shared := shared_limits.client()) is not None:
+        if (shared := _shared()) is not None:
             over = await shared.check(view, requests, otherwise=lambda: counts.over(view, now, requests))
         else:
             over = counts.over(view, now, requests)
@@ -95,7 +108,7 @@ class Limits:
             return
         counts = self._of(view)
         cost = cost_of(usage, *models) or Decimal(0)
-        if (shared := shared_limits.client()) is not None:
+        if (shared := _shared()) is not None:
             shared.book(view, usage.total_tokens, cost)
         counts.tokens.add(time.monotonic(), usage.total_tokens)
         counts.spent.amount = counts.spent.known(view) + cost
