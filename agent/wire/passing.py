@@ -58,7 +58,7 @@ class PassedStream:
         if self._held:
             chunk, self._held = self._held + chunk, b""
         if not chunk.endswith(b"\n\n"):
-            end = max(chunk.rfind(b"\n\n") + 2, chunk.rfind(b"\n\r\n") + 3, 0)
+            end = _last_border(chunk)
             if len(chunk) - end <= MAX_HELD:
                 self._held, chunk = chunk[end:], chunk[:end]
                 if not chunk:
@@ -102,6 +102,12 @@ class PassedStream:
     def usage(self) -> Usage | None:
         """What it has said of its tokens; None when it said nothing."""
         return usage_in(self._dialect, [self._head, self._tail])
+
+
+def _last_border(chunk: bytes) -> int:
+    """Where the last whole event ends."""
+    plain, crlf = chunk.rfind(b"\n\n"), chunk.rfind(b"\n\r\n")
+    return max(plain + 2 if plain >= 0 else 0, crlf + 3 if crlf >= 0 else 0)
 
 
 def stop_reason_in(dialect: Dialect, piece: bytes) -> str:

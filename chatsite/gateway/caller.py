@@ -148,7 +148,7 @@ def dialect_of(path: str, headers: dict[bytes, bytes]) -> Dialect:
         return "anthropic"
     if path.startswith("/v1/chat"):
         return "openai"
-    return "anthropic" if b"anthropic-version" in headers or b"x-api-key" in headers else "openai"
+    return "anthropic" if b"anthropic-version" in headers else "openai"
 
 
 def _request_id(given: bytes) -> str:

@@ -57,3 +57,9 @@ async def test_a_sane_request_id_is_kept(http, given, taken):
     answer = await http.get("/v1/health", headers={"x-request-id": given})
     assert (answer.headers["x-request-id"] == given) is taken
     assert answer.headers["x-request-id"]
+
+
+async def test_the_header_that_says_anthropic_decides_where_both_have_the_path(http):
+    for headers, shape in (({}, {"error"}), ({"x-api-key": "no"}, {"error"}), (ANTHROPIC, {"type", "error"})):
+        body = (await http.get("/v1/models", headers=headers)).json()
+        assert body.keys() - {"request_id"} == shape
