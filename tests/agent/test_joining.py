@@ -1,137 +1,224 @@
-"""Several rounds of a stream as one, and one round as it came: on everything that was ever recorded."""
+"""Several rounds as one stream, cut anywhere; nothing but bytes."""
+
+from __future__ import annotations
 
 import json
 
 import pytest
 
 from agent.messages import Usage
-from agent.rerun import turn_of
-from agent.wire import anthropic, openai_chat
-from agent.wire.anthropic import joining as anthropic_joining
-from agent.wire.openai_chat import joining as openai_joining
-from agent.wire.sse import SSEParser
-from tests.agent import wire_values
-from tests.agent.wire_values import RECORDINGS, cuts, read, recording
+from agent.wire.anthropic import joining as messages
+from agent.wire.openai_chat import joining as chat
+from tests.standin import DONE, chunk, chunk_of, frame
 
-MESSAGES = sorted(path.stem for path in RECORDINGS.glob("anthropic_*.sse"))
-CHAT = sorted(path.stem for path in RECORDINGS.glob("*.sse") if not path.stem.startswith("anthropic_"))
-BROKEN = {"anthropic_error", "openrouter_error"}
-WHOLE = [name for name in MESSAGES + CHAT if name not in BROKEN]
-SIZES = [1, 7, 64, 2**20]
+SIZES = [1, 3, 17, 100_000]
+USAGE = Usage(30, 12)
 
 
-def codec_of(name):
-    return anthropic if name in MESSAGES else openai_chat
+def cut(stream, data, size):
+    return b"".join(stream.feed(data[i : i + size]) for i in range(0, len(data), size))
 
 
-def joined(name):
-    if name in MESSAGES:
-        return anthropic_joining.JoinedStream(None)
-    return openai_joining.JoinedStream(None, include_usage=True)
+def values(data):
+    lines = [line[6:] for line in data.decode().splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def turn(name):
-    """The turn that a recording tells."""
-    return told(name, recording(name))
+def block(index, kind, **fields):
+    delta = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}[kind]
+    piece = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}[kind]
+    start = {"type": kind, **fields}
+    return b"".join(
+        [
+            frame("content_block_start", index=index, content_block=start),
+            frame(
+                "content_block_delta", index=index, delta={"type": delta, piece: fields.get("name", "words")}
+            ),
+            frame("content_block_stop", index=index),
+        ]
+    )
 
 
-def told(name, data):
-    """What a client of that protocol reads."""
-    events, error = read(codec_of(name), data)
-    assert error is None
-    return turn_of(*wire_values.turn_of(events), "m")
+def message(*blocks, reason="end_turn"):
+    head = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "x",
+        "content": [],
+        "usage": {"input_tokens": 1},
+    }
+    told = [block(index, kind, **fields) for index, (kind, fields) in enumerate(blocks)]
+    end = frame(
+        "message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage={"output_tokens": 3}
+    )
+    return b"".join([frame("message_start", message=head), frame("ping"), *told, end, frame("message_stop")])
 
 
-def values_of(data):
-    return [json.loads(event.data) for event in SSEParser().feed(data) if event.data != "[DONE]"]
+def call(id, name):
+    return "tool_use", {"id": id, "name": name, "input": {}}
 
 
-def play(stream, data, size=2**20):
-    return b"".join(map(stream.feed, cuts(data, size)))
+TEXT = ("text", {"text": ""})
+THOUGHT = ("thinking", {"thinking": "", "signature": ""})
 
 
-def called(made):
-    return [(call.name, call.arguments) for call in made.calls]
-
-
-CALLING = [name for name in WHOLE if turn(name).calls]
-TEXTS = {True: "anthropic_text", False: "openai_text"}
-
-
-def assert_one_message(name, out):
-    values = values_of(out)
-    if name in MESSAGES:
-        kinds = [value["type"] for value in values]
-        assert [kinds.count(kind) for kind in ("message_start", "message_delta", "message_stop")] == [1, 1, 1]
-        assert kinds[-1] == "message_stop"
-        starts = [value["index"] for value in values if value["type"] == "content_block_start"]
-        assert starts == list(range(len(starts)))
-        assert [v["index"] for v in values if v["type"] == "content_block_stop"] == starts
-    else:
-        assert (
-            len({value.get("id") for value in values}) == len({value.get("model") for value in values}) == 1
-        )
-        choices = [choice for value in values for choice in value["choices"]]
-        assert choices[0]["delta"].get("role") == "assistant"
-        assert sum(choice.get("finish_reason") is not None for choice in choices) == 1
-        assert sum(bool(value.get("usage")) and not value["choices"] for value in values) <= 1
-        assert out.endswith(b"data: [DONE]\n\n")
-        assert out.count(b"[DONE]") == 1
+def shape(data):
+    """The blocks as (index, kind or name), the reason, and how often the message begins and ends."""
+    events = values(data)
+    starts = [(e["index"], e["content_block"]) for e in events if e["type"] == "content_block_start"]
+    blocks = [(index, start.get("name") or start["type"]) for index, start in starts]
+    kinds = [event["type"] for event in events]
+    reasons = [e["delta"]["stop_reason"] for e in events if e["type"] == "message_delta"]
+    return blocks, reasons, (kinds.count("message_start"), kinds.count("message_stop"))
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", WHOLE)
-def test_one_round_that_is_kept_goes_out_byte_for_byte(name, size):
-    stream = joined(name)
-    assert play(stream, recording(name), size) + stream.keep(Usage(1, 1)) == recording(name)
+@pytest.mark.parametrize("holds", [None, {"ours"}, {"other"}])
+def test_a_message_that_is_kept_is_the_bytes_that_came(size, holds):
+    whole = message(THOUGHT, TEXT, call("a", "ours"), TEXT, call("b", "theirs"), reason="tool_use")
+    stream = messages.JoinedStream(holds)
+    live = cut(stream, whole, size)
+    assert live + stream.keep(USAGE) == whole
+    assert (b"ours" in live) is (holds == {"other"})
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["openai_parallel_tools", "anthropic_thinking_tools"])
-def test_no_byte_of_a_call_goes_out_before_the_hooks_have_looked_and_text_does(name, size):
-    now = play(joined(name), recording(name), size)
-    made = turn(name)
-    assert not any(call.id.encode() in now for call in made.calls)
-    events, _ = read(codec_of(name), now)
-    assert turn_of(*wire_values.turn_of(events), "m").text == made.text
+def test_a_second_round_goes_on_in_the_same_message(size):
+    stream = messages.JoinedStream({"ours"})
+    out = cut(stream, message(THOUGHT, TEXT, call("a", "ours"), reason="tool_use"), size) + stream.rerun()
+    out += cut(stream, message(TEXT, call("b", "ours"), reason="tool_use"), size) + stream.rerun()
+    out += cut(stream, message(TEXT, call("c", "theirs"), reason="tool_use"), size) + stream.keep(USAGE)
+    blocks = [(0, "thinking"), (1, "text"), (2, "text"), (3, "text"), (4, "theirs")]
+    assert shape(out) == (blocks, ["tool_use"], (1, 1))
+    [usage] = [event["usage"] for event in values(out) if event["type"] == "message_delta"]
+    assert (usage["input_tokens"], usage["output_tokens"]) == (30, 12)
+    indexes = [event["index"] for event in values(out) if "index" in event]
+    assert indexes == sorted(indexes)
 
 
-@pytest.mark.parametrize("size", [7, 2**20])
-@pytest.mark.parametrize("name", WHOLE)
-def test_without_its_calls_a_turn_is_the_same_and_ends_as_an_answer(name, size):
-    made, stream = turn(name), joined(name)
-    out = play(stream, recording(name), size) + stream.strip(range(len(made.calls)), made.usage)
-    got = told(name, out)
-    assert (got.text, got.thinking, got.calls, got.usage) == (made.text, made.thinking, (), made.usage)
-    assert got.stop_reason == ("stop" if made.stop_reason == "tool_calls" else made.stop_reason)
+@pytest.mark.parametrize("size", SIZES)
+def test_calls_are_taken_out_by_their_place(size):
+    whole = message(TEXT, call("a", "ours"), call("b", "theirs"), call("c", "ours"), reason="tool_use")
+    stream = messages.JoinedStream({"ours"})
+    out = cut(stream, whole, size) + stream.strip({0, 2}, USAGE)
+    assert shape(out) == ([(0, "text"), (1, "theirs")], ["tool_use"], (1, 1))
+    stream = messages.JoinedStream(None)
+    out = cut(stream, whole, size) + stream.strip({0, 1, 2}, USAGE)
+    assert shape(out) == ([(0, "text")], ["end_turn"], (1, 1))
 
 
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("name", [name for name in CALLING if len(turn(name).calls) == 2])
-def test_of_two_calls_the_other_stays(name, number):
-    made, stream = turn(name), joined(name)
-    out = play(stream, recording(name), 13) + stream.strip({number}, made.usage)
-    got = told(name, out)
-    assert (got.text, called(got), got.stop_reason) == (made.text, [called(made)[1 - number]], "tool_calls")
-    assert_one_message(name, out)
+def test_a_call_that_was_told_before_the_held_ones_counts():
+    whole = message(call("a", "theirs"), call("b", "ours"), reason="tool_use")
+    stream = messages.JoinedStream({"ours"})
+    out = stream.feed(whole) + stream.strip({1}, USAGE)
+    assert shape(out) == ([(0, "theirs")], ["tool_use"], (1, 1))
 
 
-@pytest.mark.parametrize("size", [7, 2**20])
-@pytest.mark.parametrize("name", CALLING)
-def test_a_call_that_is_answered_here_and_the_answer_behind_it_are_one_message(name, size):
-    first, stream = turn(name), joined(name)
-    behind = TEXTS[name in MESSAGES]
-    second = turn(behind)
-    out = play(stream, recording(name), size) + stream.rerun()
-    out += play(stream, recording(behind), size) + stream.keep(first.usage + second.usage)
-    got = told(name, out)
-    assert (got.text, got.thinking) == (first.text + second.text, first.thinking + second.thinking)
-    assert (got.calls, got.stop_reason) == ((), second.stop_reason)
-    assert got.usage == first.usage + second.usage
-    assert_one_message(name, out)
+def test_an_answer_of_calls_alone_gets_words():
+    stream = messages.JoinedStream({"ours"})
+    out = stream.feed(message(call("a", "ours"), reason="tool_use")) + stream.strip({0}, USAGE, "Sorry.")
+    assert shape(out) == ([(0, "text")], ["end_turn"], (1, 1))
+    assert b"Sorry." in out
 
 
-def test_text_beside_an_empty_list_of_calls_is_not_held():
-    chunk = {"id": "c", "choices": [{"index": 0, "delta": {"content": "hi", "tool_calls": []}}]}
-    data = f"data: {json.dumps(chunk)}\n\n".encode()
-    assert joined("openai_text").feed(data) == data
+def test_an_error_is_told_at_once_and_nothing_follows():
+    stream = messages.JoinedStream(None)
+    error = frame("error", error={"type": "overloaded_error", "message": "Full."})
+    held = frame(
+        "content_block_start", index=0, content_block={"type": "tool_use", "id": "a", "name": "ours"}
+    )
+    assert stream.feed(held + error) == error
+    assert stream.failed
+
+
+# -- chat completions ----------------------------------------------------------------------------------------
+
+
+def called(index, id, name):
+    head = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    rest = {"index": index, "function": {"arguments": "{}"}}
+    return chunk({"tool_calls": [head]}) + chunk({"tool_calls": [rest]})
+
+
+def completion(text, *calls, reason=None):
+    told = [called(index, id, name) for index, (id, name) in enumerate(calls)]
+    return b"".join(
+        [
+            chunk({"role": "assistant", "content": ""}),
+            chunk({"content": text}) if text else b"",
+            *told,
+            chunk({}, reason or ("tool_calls" if calls else "stop")),
+            chunk_of([], usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
+            DONE,
+        ]
+    )
+
+
+def outline(data):
+    """Text, calls by (index, name), reasons, usages, roles, end marks."""
+    choices = [choice for value in values(data) for choice in value["choices"]]
+    deltas = [choice["delta"] for choice in choices]
+    calls = [c for delta in deltas for c in delta.get("tool_calls", ()) if c["function"].get("name")]
+    return (
+        "".join(delta.get("content") or "" for delta in deltas),
+        [(c["index"], c["function"]["name"]) for c in calls],
+        [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
+        sum(bool(value.get("usage")) for value in values(data)),
+        sum("role" in delta for delta in deltas),
+        data.count(b"[DONE]"),
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_completion_that_is_kept_is_the_bytes_that_came(size):
+    whole = completion("Words.", ("a", "ours"), ("b", "theirs"))
+    stream = chat.JoinedStream(None)
+    live = cut(stream, whole, size)
+    assert b"Words." in live
+    assert b"ours" not in live
+    assert live + stream.keep(USAGE) == whole
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_second_round_goes_on_in_the_same_completion(size):
+    stream = chat.JoinedStream(None, include_usage=True)
+    out = cut(stream, completion("One. ", ("a", "ours")), size) + stream.rerun()
+    second = (
+        completion("Two.", ("b", "theirs"))
+        .replace(b"chatcmpl-standin", b"another")
+        .replace(b"stand-in", b"x")
+    )
+    out += cut(stream, second, size) + stream.keep(USAGE)
+    assert outline(out) == ("One. Two.", [(0, "theirs")], ["tool_calls"], 1, 1, 1)
+    assert {value["id"] for value in values(out)} == {"chatcmpl-standin"}
+    assert {value["model"] for value in values(out)} == {"stand-in"}
+    [usage] = [value["usage"] for value in values(out) if value.get("usage")]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (30, 12, 42)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("include_usage", [False, True])
+def test_calls_of_a_completion_are_taken_out_by_their_place(size, include_usage):
+    whole = completion("Words.", ("a", "ours"), ("b", "theirs"), ("c", "ours"), ("d", "mine"))
+    stream = chat.JoinedStream(None, include_usage=include_usage)
+    out = cut(stream, whole, size) + stream.strip({0, 2}, USAGE)
+    assert outline(out) == ("Words.", [(0, "theirs"), (1, "mine")], ["tool_calls"], include_usage, 1, 1)
+    stream = chat.JoinedStream(None, include_usage=include_usage)
+    out = cut(stream, completion("", ("a", "ours")), size) + stream.strip({0}, USAGE, "Sorry.")
+    assert outline(out) == ("Sorry.", [], ["stop"], include_usage, 1, 1)
+
+
+def test_an_answer_in_its_place_has_one_end():
+    stream = chat.JoinedStream(None)
+    out = stream.feed(completion("One. ", ("a", "ours")))
+    message = {"role": "assistant", "content": "Mine.", "tool_calls": None}
+    out += stream.answer({"choices": [{"message": message, "finish_reason": "stop"}]}, USAGE)
+    assert outline(out) == ("One. Mine.", [], ["stop"], 0, 1, 1)
+
+
+def test_an_error_in_a_completion_is_told_at_once():
+    stream = chat.JoinedStream(None)
+    error = b'data: {"error":{"message":"Full."}}\n\n'
+    assert stream.feed(called(0, "a", "ours") + error) == error
+    assert stream.failed
