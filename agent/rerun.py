@@ -176,12 +176,23 @@ NOT_OPTIONAL = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def copied(value: Any) -> Any:
-    """The same JSON in objects and lists of its own (a sixth of what `copy.deepcopy` takes)."""
+    """The same JSON in objects and lists of its own, however deep it is."""
+    made = _own(value)
+    todo = [made]
+    while todo:
+        within = todo.pop()
+        if isinstance(within, dict | list):
+            for key, item in within.items() if isinstance(within, dict) else enumerate(within):
+                if isinstance(item, dict | list | tuple):
+                    within[key] = _own(item)
+                    todo.append(within[key])
+    return made
+
+
+def _own(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [copied(item) for item in value]
-    return value
+        return dict(value)
+    return list(value) if isinstance(value, list | tuple) else value
 
 
 class Hook(Protocol):

@@ -21,6 +21,7 @@ from chatsite.gateway.auth import Keys
 from chatsite.gateway.caller import Caller, Gone, Receive, Send
 from chatsite.gateway.doors import Doors, health
 from chatsite.gateway.errors import Refused, refusal_of
+from chatsite.gateway.hooks.loading import loaded_hooks
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class GatewayApp:
     """Give it every HTTP request whose path is `/v1` or begins with `/v1/`."""
 
     def __init__(self) -> None:
+        loaded_hooks()  # a wrong entry stops the start, also where no system check runs
         doors = Doors(Keys())
         self._doors: dict[str, tuple[str, Door]] = {
             "/v1/chat/completions": ("POST", doors.completion),

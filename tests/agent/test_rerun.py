@@ -14,6 +14,7 @@ from agent.rerun import (
     Turn,
     answered,
     client_tools,
+    copied,
     rerun_with,
     tool_names,
     turn_of,
@@ -92,6 +93,19 @@ def test_what_a_hook_does_to_its_copy_reaches_nobody():
     copy.kwargs["a"].append(2)
     copy.response["content"].clear()
     assert call == context(kwargs={"a": [1]}, response={"content": [{"type": "text", "text": "x"}]})
+
+
+def test_a_copy_is_the_same_and_shares_nothing_however_deep_it_is():
+    value = {"a": [1, {"b": (2, [3])}], "c": None}
+    copy = copied(value)
+    assert copy == {"a": [1, {"b": [2, [3]]}], "c": None}
+    copy["a"][1]["b"][1].append(4)
+    assert value == {"a": [1, {"b": (2, [3])}], "c": None}
+    deep = []
+    for _ in range(50_000):
+        deep = [deep]
+    assert isinstance(copied(deep), list)
+    assert copied("text") == "text"
 
 
 def test_optional_params_are_the_request_without_model_messages_and_the_way_it_is_sent():

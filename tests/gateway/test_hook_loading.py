@@ -179,11 +179,14 @@ def test_the_check_refuses_a_number_of_reruns_that_is_none(settings, number):
 
 
 @pytest.mark.slow
-def test_a_start_with_a_wrong_entry_stops_with_the_sentence(tmp_path):
+@pytest.mark.parametrize(
+    "start", [["manage.py", "check"], ["-c", "import chatsite.asgi"]], ids=["check", "asgi"]
+)
+def test_a_start_with_a_wrong_entry_stops_with_the_sentence(tmp_path, start):
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "mine.py").write_text(OURS)
     made = subprocess.run(
-        [sys.executable, "manage.py", "check"],
+        [sys.executable, *start],
         env={"GATEWAY_HOOKS": "mine.Finder", "DATA_DIR": str(tmp_path), "PATH": "/usr/bin"},
         capture_output=True,
         text=True,

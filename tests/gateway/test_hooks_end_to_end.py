@@ -718,3 +718,37 @@ async def test_a_tool_of_the_server_is_run_for_who_asks_for_it(http, standin, di
     assert "threadloom" not in json.dumps(first)
     assert "temperature" in json.dumps(second["messages"])
     assert b"call_w1" not in response.content
+
+
+@each_dialect
+@pytest.mark.parametrize("depth", [150, 600, 5000])
+async def test_a_body_that_nests_deep_is_no_internal_error(http, standin, load, dialect, depth):
+    load(Watches())
+    serve(ENDPOINTS[dialect](standin))
+    deep = "[" * depth + "]" * depth
+    body = json.dumps(asking("tea?"))[:-1] + f', "deep": {deep}}}'
+    response = await http.post(PATHS[dialect], content=body)
+    assert response.status_code in (200, 400)
+    assert response.status_code == 200 or response.json()["error"]["message"]
+
+
+@each_dialect
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"messages": "hello"},
+        {"messages": [5]},
+        {"messages": []},
+        {"messages": [{"role": "user", "content": 5}]},
+        {"tools": "find"},
+        {"tools": [5, None, {"function": 5}]},
+        {"stream_options": 5},
+    ],
+    ids=json.dumps,
+)
+async def test_a_malformed_body_is_the_endpoints_to_judge(http, standin, load, dialect, wrong):
+    load(Watches(), Finder(), Documented())
+    serve(ENDPOINTS[dialect](standin))
+    standin.play(Raw([recorded(standin, dialect, ANSWER, stream=False)], content_type="application/json"))
+    response = await http.post(PATHS[dialect], json=asking("tea?") | wrong)
+    assert response.status_code in (200, 400)
