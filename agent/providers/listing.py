@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from agent.errors import AgentError
@@ -28,18 +28,21 @@ class Lists(Protocol):
 class ModelList:
     """`problem` is a sentence when the last question was not answered; what was found before that stays."""
 
-    def __init__(self, provider: Lists, listed: Iterable[str] = ()) -> None:
+    def __init__(
+        self, provider: Lists, listed: Iterable[str] = (), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.found = tuple(listed)
         self.problem = ""
         self._provider = provider
+        self._clock = clock
         self._is_asked = not self.found
-        self._due = 0.0
+        self._due = float("-inf")
         self._asking = asyncio.Lock()
 
     async def models(self) -> tuple[str, ...]:
         if self._is_asked:
             async with self._asking:
-                if time.monotonic() >= self._due:
+                if self._clock() >= self._due:
                     await self._ask()
         return self.found
 
@@ -51,4 +54,4 @@ class ModelList:
             why = str(error) or f"no answer within {ASK_FOR:g} seconds"
             self.problem = f"{self._provider.name} could not be asked for its models: {why}"
             log.warning("%s", self.problem)
-        self._due = time.monotonic() + (ASK_AGAIN if self.problem else ASK_EVERY)
+        self._due = self._clock() + (ASK_AGAIN if self.problem else ASK_EVERY)

@@ -4,36 +4,29 @@
     ANTHROPIC_*   an endpoint of Anthropic's
     demo          the built-in demo model: plays rules, is no language model; always there
 
-An endpoint without a `*_MODELS` list is asked for its models, at most once in `ASK_EVERY` seconds.
+An endpoint without a `*_MODELS` list is asked for its models, now and then (`agent.providers.listing`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 
 from django.utils.module_loading import import_string
 
 from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
-from agent.errors import AgentError
 from agent.providers.demo import DemoProvider
 from agent.providers.http import Endpoint, HttpProvider
+from agent.providers.listing import ModelList
 from agent.wire import anthropic, openai_chat
 from chatsite.chat import budgets
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.tools import server_tools
 
-log = logging.getLogger(__name__)
-
 DEMO = "demo"
-ASK_EVERY = 60.0
-ASK_FOR = 3.0
-"""Seconds: a page waits for this, so an endpoint that hangs is left out of it."""
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 
@@ -47,31 +40,12 @@ class ModelChoice:
     provider: str
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(ModelList):
     """An endpoint, and the models it has."""
 
-    provider: HttpProvider
-    listed: tuple[str, ...]
-    found: tuple[str, ...] = ()
-    problem: str = ""
-    asked_at: float = -ASK_EVERY
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def models(self) -> tuple[str, ...]:
-        if self.listed:
-            return self.listed
-        async with self.asking:
-            if time.monotonic() - self.asked_at >= ASK_EVERY:
-                try:
-                    async with asyncio.timeout(ASK_FOR):
-                        self.found, self.problem = tuple(await self.provider.models()), ""
-                except (AgentError, TimeoutError) as error:
-                    why = str(error) or f"no answer within {ASK_FOR:g} seconds"
-                    self.problem = f"{self.provider.name} could not be asked for its models: {why}"
-                    log.warning("%s", self.problem)
-                self.asked_at = time.monotonic()
-        return self.found
+    def __init__(self, provider: HttpProvider, listed: tuple[str, ...]) -> None:
+        super().__init__(provider, listed)
+        self.provider = provider
 
 
 @dataclass(frozen=True, slots=True)

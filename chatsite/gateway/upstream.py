@@ -1,7 +1,8 @@
 """One request to one endpoint: bytes in, bytes out.
 
-aiohttp itself, without httpx's interface over it (which the chat's providers have). The difference is 0.35 ms of CPU a
-request where all of the gateway may take 0.8; `bench/gateway` has the figures.
+aiohttp itself, without httpx's interface over it (which the chat's providers have). Measured against a loopback server
+that does nothing, on uvloop: 0.06 ms of CPU a request for aiohttp, 0.19 for httpx on aiohttp; all of the gateway takes
+0.18. A stream's pieces come in whatever size the socket gives, so many small events cost one read.
 
 Rule 1: every wait has its time: to connect, to the first byte, between two reads. A reader who is slow is not the
 endpoint's fault, so only waiting counts.
