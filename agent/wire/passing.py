@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from agent.messages import Usage
 from agent.wire.anthropic.stream import decode_usage as anthropic_usage
+from agent.wire.jsonload import is_json
 from agent.wire.jsontext import quote
 from agent.wire.openai_chat.stream import decode_usage as openai_usage
 
@@ -66,9 +67,9 @@ class PassedStream:
         return self._pass(chunk)
 
     def finish(self) -> bytes:
-        """What was held back. Some servers leave the last empty line out."""
+        """What was held back, if it can be read (some servers leave the last empty line out); half an event is none."""
         rest, self._held = self._held, b""
-        return self._pass(rest) if rest else b""
+        return self._pass(rest) if rest and _is_whole_event(rest) else b""
 
     def broke_off(self) -> None:
         """The bytes have ended where they should not: half an event is nobody's."""
@@ -102,6 +103,11 @@ class PassedStream:
     def usage(self) -> Usage | None:
         """What it has said of its tokens; None when it said nothing."""
         return usage_in(self._dialect, [self._head, self._tail])
+
+
+def _is_whole_event(rest: bytes) -> bool:
+    data = rest.partition(b"data:")[2].strip()
+    return not rest.strip() or data == b"[DONE]" or is_json(data.decode("utf-8", "replace"))
 
 
 def _last_border(chunk: bytes) -> int:

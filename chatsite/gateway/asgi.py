@@ -55,7 +55,7 @@ class GatewayApp:
             await caller.refuse(refusal_of(error))
         except Exception:
             # The border: whatever it was, its text is for the log, and the caller gets an error it can read.
-            log.exception("%s %s failed (%s)", caller.method, caller.path[:200], caller.request_id)
+            log.exception("%s %r failed (%s)", caller.method, caller.path[:200], caller.request_id)
             await caller.refuse(
                 Refused(
                     500,

@@ -26,6 +26,7 @@ from chatsite.gateway.bodies import Body, with_model
 from chatsite.gateway.dialects import CODECS, Dialect
 from chatsite.gateway.endpoints import Target
 from chatsite.gateway.errors import EndpointRefused
+from chatsite.gateway.records import RoundRecord
 from chatsite.gateway.translating import MESSAGE_ID, new_answer_id, stream_encoder
 from chatsite.gateway.upstream import Answer
 
@@ -45,7 +46,8 @@ Headers = list[tuple[bytes, bytes]]
 class PassedRound:
     """What `rounds.Round` promises, from bytes."""
 
-    status = 200
+    record: RoundRecord
+    began_at: float
 
     def __init__(self, target: Target, dialect: Dialect, body: Body, answer: Answer) -> None:
         self.target = target
@@ -136,10 +138,12 @@ class PassedRound:
     def _finish(self) -> bytes:
         self._over = True
         rest = self._stream.finish()
-        if not self._stream.is_whole and not self._stream.ends_in_error:
-            self._stream.broke_off()
-            raise BadStream("The model's answer broke off before its end.")
-        return rest
+        if self._stream.is_whole:
+            return rest
+        if self._stream.ends_in_error:
+            self.record.error_code = ProviderError.code
+            return rest
+        raise BadStream("The model's answer broke off before its end.")
 
 
 async def pass_on(target: Target, dialect: Dialect, body: Body, headers: Mapping[str, str]) -> PassedRound:

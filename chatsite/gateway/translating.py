@@ -23,6 +23,7 @@ from agent.wire.jsontext import dump
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.dialects import CODECS, Dialect
 from chatsite.gateway.endpoints import Target
+from chatsite.gateway.records import RoundRecord
 
 MESSAGE_ID = "answer"
 Events = AsyncIterator[TurnEvent | TurnEnd]
@@ -31,7 +32,8 @@ Events = AsyncIterator[TurnEvent | TurnEnd]
 class TranslatedRound:
     """What `rounds.Round` promises, from events."""
 
-    status = 200
+    record: RoundRecord
+    began_at: float
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, target: Target, dialect: Dialect, body: Body, events: Events, first: Any) -> None:

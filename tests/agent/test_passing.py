@@ -74,6 +74,17 @@ def test_a_cut_stream_is_not_whole_and_has_told_no_usage_or_some(dialect, whole)
     assert (stream.usage is None) is (dialect == "openai")
 
 
+@each_dialect
+def test_wherever_it_is_cut_it_is_whole_only_behind_its_reason(dialect, whole):
+    at = whole.index(b'"finish_reason":"' if dialect == "openai" else b'"stop_reason":"')
+    end = whole.index(b"\n\n", at)
+    for cut in range(len(whole)):
+        stream = PassedStream(dialect)
+        told = stream.feed(whole[:cut]) + stream.finish()
+        assert stream.is_whole is (cut >= end), cut
+        assert not told or told.endswith((b"\n\n", b"}", b"}\n", b"]", b"]\n"))
+
+
 def test_words_that_look_like_an_end_are_none():
     stream = PassedStream("openai")
     stream.feed(
