@@ -18,7 +18,7 @@ from chatsite.gateway.models import Exchange
 from chatsite.gateway.recorder import recorder
 from tests.gateway.conftest import off_loop
 from tests.gateway.litellm_hooks import TOOL, Decides, Declared, Documented
-from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve, until
+from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
 from tests.gateway.test_pass_on import FULL, recorded
 from tests.standin import Broken, Raw, Say
 
@@ -453,10 +453,11 @@ async def test_who_waits_for_a_hook_hears_pings(http, standin, hooks, path, dial
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_caller_that_leaves_ends_the_hooks_and_the_reruns(url, key, standin, hooks, stream):
-    ended = asyncio.Event()
+    looking, ended = asyncio.Event(), asyncio.Event()
 
     class Hangs(Serves):
         async def look(self, turn, call):
+            looking.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -475,11 +476,10 @@ async def test_a_caller_that_leaves_ends_the_hooks_and_the_reruns(url, key, stan
                 pass
 
         asked = asyncio.create_task(ask())
-        await until(lambda: standin.exchanges and standin.exchanges[0].answered.is_set())
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(looking.wait(), 20)
         asked.cancel()
         await asyncio.wait({asked})
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 20)
     assert len(standin.exchanges) == 1
 
 
