@@ -41,6 +41,7 @@ from chatsite.chat.render.context import Typed
 from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.render.words import PROBLEM_WORDS
+from chatsite.chat.screens import rendered
 from chatsite.chat.state import InterruptView, ThreadState
 
 THREADS_IN_LIST = 200
@@ -271,7 +272,7 @@ async def _page(
     context = {
         "thread": row,
         "state": state,
-        "transcript_html": render_transcript(state, typed),
+        "transcript_html": await rendered(state, render_transcript, state, typed),
         "threads": await db.read(_threads_of, request.person.pk),
         "models": [
             {"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices

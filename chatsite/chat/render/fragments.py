@@ -26,7 +26,15 @@ from chatsite.chat.render.swaps import live, live_html, replace_shown, status, t
 from chatsite.chat.render.transcript import Writer
 from chatsite.chat.state import Segment, ThreadState
 
-__all__ = ["FragmentWriter", "live_html", "render_full", "render_runs", "render_transcript", "standing_html"]
+__all__ = [
+    "FragmentWriter",
+    "has_been_told",
+    "live_html",
+    "render_full",
+    "render_runs",
+    "render_transcript",
+    "standing_html",
+]
 
 
 def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
@@ -119,6 +127,12 @@ def _same(old: Segment, new: Segment) -> bool:
         and len(old.messages) == len(new.messages)
         and all(a is b for a, b in zip(old.messages, new.messages, strict=True))
     )
+
+
+def has_been_told(state: ThreadState) -> bool:
+    """Whether who has read as far as this state has seen all that it says, the questions of its last run too."""
+    last = state.segments[-1].run.id if state.segments else None
+    return all(each.open for each in state.interrupts if each.run_id == last)
 
 
 def _as_it_was_told(state: ThreadState) -> ThreadState:
