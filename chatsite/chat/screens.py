@@ -142,7 +142,7 @@ class Screen:
             html = self._writer.update(state)
         except Exception:
             # What cannot be rendered must not stay in everybody's way: the next look begins anew.
-            self._state = self._writer = None
+            self._state, self._writer, self._version = None, None, -1
             self._number += 1
             self._steps.clear()
             raise
@@ -157,7 +157,7 @@ class Screen:
         """From the state at a cursor to the newest one."""
         state, number = self._state, self._number
         assert state is not None
-        if state.cursor == after and has_been_told(state):
+        if after and state.cursor == after and has_been_told(state):
             # As most who come back. Of long ago, they may have seen other rules than stand now.
             return Place(number, after, replace_shown(standing_html(state))), None
         change = self._jumps.get(after)
