@@ -317,17 +317,6 @@ async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[H
                 yield Heard()
 
 
-async def follow_states(thread: Thread) -> AsyncIterator[ThreadState | None]:
-    """The thread's state now and each time it changed since the reader last looked. None: nothing came."""
-    channel = channel_of(thread.pk)
-    with channel.reading():
-        while not draining.is_leaving():
-            seen = channel.version
-            yield await state_now(channel, thread)
-            while not await channel.changed(seen):
-                yield None
-
-
 async def state_now(channel: Channel, thread: Thread) -> ThreadState:
     """From memory while the newest run is one of this process, else from the rows."""
     if channel.live is not None:

@@ -81,9 +81,7 @@ class InterruptView:
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """`older` is True when the thread has segments before the first one here.
-
-    `interrupts` are those of the runs here, in the order in which they were asked; `always_allowed` the tools that a
+    """`interrupts` are those of the runs here, in the order in which they were asked; `always_allowed` the tools that a
     standing rule of this thread allows.
     """
 
@@ -91,7 +89,6 @@ class ThreadState:
     title: str = ""
     segments: tuple[Segment, ...] = field(default_factory=tuple)
     cursor: str = ""
-    older: bool = False
     interrupts: tuple[InterruptView, ...] = ()
     always_allowed: tuple[str, ...] = ()
 

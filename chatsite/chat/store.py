@@ -227,9 +227,11 @@ def row_of(
 
 
 def _by_run(rows: list[models.Message]) -> list[tuple[int | None, list[models.Message]]]:
+    """The messages of each run; those of none by what was asked."""
     groups: list[tuple[int | None, list[models.Message]]] = []
     for row in rows:
-        if not groups or groups[-1][0] != row.run_id:
+        begins = row.run_id is None and row.role == "user"
+        if not groups or groups[-1][0] != row.run_id or begins:
             groups.append((row.run_id, []))
         groups[-1][1].append(row)
     return groups

@@ -9,14 +9,13 @@ A server that goes ends the stream, and says in `retry` when to come back.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from django.db import DatabaseError
 
@@ -26,9 +25,10 @@ from agent.wire.sse import encode_sse
 from chatsite.chat import access, db, draining, eventlog
 from chatsite.chat.access import Credential
 from chatsite.chat.models import Thread
-from chatsite.chat.render.fragments import FragmentWriter, render_full
-from chatsite.chat.state import ThreadState
+from chatsite.chat.screens import Change, Place, screen_of
 from chatsite.chat.store import Cursor
+
+T = TypeVar("T", str, bytes)
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,6 @@ HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-
-FRAME_EVERY = 0.2
-"""Seconds between two frames for a page: people do not read faster, and each costs a layout."""
-
 
 PIECE = 8 * 1024
 """Bytes after which frames that are there together go out in another write."""
@@ -98,8 +94,7 @@ async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
             if not heard.events:
                 yield None
             for frame in in_pieces(
-                encode_sse(encode_event_json(event), id=str(Cursor(heard.run_id, number)))
-                for number, event in heard.events
+                _shared(event, _as_frame, heard.run_id, number) for number, event in heard.events
             ):
                 yield frame
     yield b"retry: %d\n\n" % draining.back_after_ms()
@@ -121,15 +116,35 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 def numbered_json(run_id: str, number: int, event: Event) -> str:
     """An event with its cursor, where no frame has a place for it."""
+    return _shared(event, _as_json, run_id, number)
+
+
+def _as_frame(event: Event, run_id: str, number: int) -> bytes:
+    return encode_sse(encode_event_json(event), id=str(Cursor(run_id, number)))
+
+
+def _as_json(event: Event, run_id: str, number: int) -> str:
     return f'{{"cursor":{json.dumps(str(Cursor(run_id, number)))},"event":{encode_event_json(event)}}}'
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Fragments that bring a page to the state behind `cursor`."""
+MOST_SHARED = 256
+"""Events whose text is kept for the other readers of their thread, who ask for it within the same moment."""
 
-    html: str
-    cursor: str
+_told: dict[tuple[int, Callable[..., Any]], tuple[Event, Any]] = {}
+
+
+def _shared(event: Event, encode: Callable[[Event, str, int], T], run_id: str, number: int) -> T:
+    """`encode(event, run_id, number)`, once for all who follow the run in this process: they hear the same object."""
+    key = (id(event), encode)
+    known = _told.get(key)
+    if known is not None and known[0] is event:
+        return known[1]
+    text = encode(event, run_id, number)
+    if len(text) <= PIECE:
+        if len(_told) >= MOST_SHARED:
+            _told.clear()
+        _told[key] = (event, text)
+    return text
 
 
 async def html_frames(thread: Thread, after: Cursor | None) -> Frames:
@@ -137,41 +152,31 @@ async def html_frames(thread: Thread, after: Cursor | None) -> Frames:
     yield b"event: loom:here\ndata:\n\n"
     async with aclosing(html_changes(thread, after)) as changes:
         async for change in changes:
-            yield encode_sse(change.html, id=change.cursor) if change is not None else None
+            if change is None:
+                yield None
+                continue
+            for begin in range(0, len(change.frame), PIECE):
+                yield change.frame[begin : begin + PIECE]
     # As an event: htmx looks at `retry` only where there is one.
     yield b"event: loom:restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
 
 
 async def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Change | None]:
     """What changes for a page that shows the state at `after`. None: nothing came, look up."""
-    channel = eventlog.channel_of(thread.pk)
-    shown: ThreadState | None = None
-    writer: FragmentWriter | None = None
-    told_at = 0.0
-    async with aclosing(eventlog.follow_states(thread)) as states:
-        async for state in states:
-            if state is None:
-                # The time to answer a question may have run out: nobody says so, but the page shows it.
-                html = writer.update(shown) if writer and shown and shown.open_interrupts else ""
-                yield Change(html, shown.cursor) if shown and html else None
-                continue
-            if shown is None and after is not None:
-                if state.cursor == str(after):
-                    shown = state  # as most who come back: rendered only once something changes
-                    writer = FragmentWriter(state) if state.open_interrupts else None
-                    continue
-                shown = await eventlog.state_at(channel, thread, after)
-            if shown is None:
-                html = render_full(state)
+    channel, screen = eventlog.channel_of(thread.pk), screen_of(thread)
+    with channel.reading():
+        place: Place | None = None
+        while not draining.is_leaving():
+            seen = channel.version
+            if place is None:
+                place, first = await screen.come(after)
+                changes = [] if first is None else [first]
             else:
-                writer = writer or FragmentWriter(shown)
-                html = writer.update(state)
-            shown = state
-            if state.open_interrupts:
-                writer = writer or FragmentWriter(state)
-            if html:
-                yield Change(html, state.cursor)
-            pause = FRAME_EVERY - (time.monotonic() - told_at)
-            if pause > 0 and state.active_run is not None:
-                await asyncio.sleep(pause)
-            told_at = time.monotonic()
+                place, changes = await screen.go_on(place)
+            for change in changes:
+                yield change
+            while not await channel.changed(seen):
+                yield None
+                place, changes = await screen.wait_on(place)
+                for change in changes:
+                    yield change

@@ -39,8 +39,9 @@ from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
 from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
-from chatsite.chat.render.fragments import render_transcript
+from chatsite.chat.render.fragments import render_before, render_page
 from chatsite.chat.render.words import PROBLEM_WORDS
+from chatsite.chat.screens import rendered
 from chatsite.chat.state import InterruptView, ThreadState
 
 THREADS_IN_LIST = 200
@@ -81,7 +82,11 @@ async def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 @door
 async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _page(request, await commands.thread_for(request.person, thread_id))
+    row = await commands.thread_for(request.person, thread_id)
+    before = request.GET.get("before", "")
+    if before and _by_htmx(request):
+        return await _earlier(row, before)
+    return await _page(request, row, before=before)
 
 
 @require_POST
@@ -255,6 +260,14 @@ async def _not_found(request: HttpRequest) -> HttpResponse:
     return await db.read(render, request, "404.html", status=404)
 
 
+async def _earlier(row: Thread, before: str) -> HttpResponse:
+    """The runs before one that the page shows; the page anew when that run has gone."""
+    html = render_before(await eventlog.state_now(eventlog.channel_of(row.pk), row), before)
+    if html is None:
+        return HttpResponse(status=204, headers={"HX-Redirect": reverse("chat:thread", args=[row.public_id])})
+    return HttpResponse(html)
+
+
 async def _page(
     request: HttpRequest,
     row: Thread | None,
@@ -263,6 +276,7 @@ async def _page(
     draft: str = "",
     typed: Typed | None = None,
     deleted: str = "",
+    before: str = "",
     status: int = 200,
 ) -> HttpResponse:
     catalog = await agents().catalog()
@@ -271,7 +285,7 @@ async def _page(
     context = {
         "thread": row,
         "state": state,
-        "transcript_html": render_transcript(state, typed),
+        "transcript_html": await rendered(state, render_page, state, typed, before),
         "threads": await db.read(_threads_of, request.person.pk),
         "models": [
             {"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices

@@ -19,6 +19,7 @@ from chatsite.chat.commands import Organize
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
 from chatsite.chat.render.fragments import render_transcript
+from chatsite.chat.screens import rendered
 from chatsite.chat.views import door, refused
 
 MOST_LISTED = 500
@@ -119,7 +120,8 @@ async def shared(request: HttpRequest, token: str) -> HttpResponse:
     if found is None:
         return await db.read(render, request, "404.html", status=404)
     link, state = found
-    context = {"link": link, "state": state, "transcript_html": render_transcript(state)}
+    html = await rendered(state, render_transcript, state)
+    context = {"link": link, "state": state, "transcript_html": html}
     response = await db.read(render, request, "chat/shared.html", context)
     response.headers["X-Robots-Tag"] = "noindex, nofollow"
     response.headers["Referrer-Policy"] = "no-referrer"

@@ -90,11 +90,23 @@
     look();
   };
   if (log) {
-    toEnd();
+    const named = location.hash && byId(location.hash.slice(1));
+    named ? named.scrollIntoView() : toEnd();
     scroll.addEventListener("scroll", look, { passive: true });
     log.addEventListener("toggle", look, true);
     new ResizeObserver(() => follow && toEnd()).observe(scroll);
     jump.addEventListener("click", toEnd);
+    // Earlier messages come in above: what is being read stays where it is.
+    let fromEnd = 0;
+    log.addEventListener("htmx:before:swap", () => { fromEnd = scroll.scrollHeight - scroll.scrollTop; });
+    log.addEventListener("htmx:after:swap", (event) => {
+      event.stopPropagation();
+      localTimes();
+      scroll.scrollTop = scroll.scrollHeight - fromEnd;
+      look();
+      (byId("older")?.firstElementChild || scroll).focus({ preventScroll: true });
+      byId("status").textContent = log.dataset.earlier;
+    });
     document.addEventListener("htmx:after:swap", () => {
       follow ? toEnd() : look();
       // Stop went away under the keyboard.
@@ -180,6 +192,7 @@
     if (ctx.sourceElement === stream) return;
     if (ctx.hx?.redirect) done(ctx.sourceElement);
     if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
+    if (ctx.target?.id === "older" && ctx.response.raw.ok && !ctx.response.raw.redirected) return;
     const { redirected, status } = ctx.response.raw;
     say((redirected && SIGNED_OUT) || REFUSED[status] || `The server had an error (${status}). Your text is kept; try again.`);
     Object.assign(ctx, { swap: "none", text: "" });

@@ -8,7 +8,7 @@ import pytest
 
 from agent.events import Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, departure, draining, eventlog, runner, store
+from chatsite.chat import commands, db, departure, draining, eventlog, runner, store, stream
 from chatsite.chat.commands import Retry, Send, Stop
 from chatsite.chat.models import Message, Run
 from chatsite.chat.problems import Restarting
@@ -94,7 +94,7 @@ async def test_readers_of_every_kind_end_when_it_leaves(writing, settled):
         for batches in (
             eventlog.follow_run(channel, done.run.pk, done.run.public_id),
             eventlog.follow_events(done.thread, None),
-            eventlog.follow_states(done.thread),
+            stream.html_changes(done.thread, None),
         )
     ]
     await until(lambda: channel.readers >= 3)

@@ -165,22 +165,22 @@ async def test_a_stop_that_came_in_by_another_process_is_heard(person, plays, se
 
 
 async def test_a_reader_here_hears_of_a_run_of_another_process(person, plays, settled, monkeypatch):
-    from chatsite.chat import eventlog
+    from chatsite.chat import stream
 
     monkeypatch.setattr(rounds, "ROUND_EVERY", 0.01)
     plays(Turn("Hi."))
     done = await begin(person)
     await settled()
     rounds.begin()
-    heard = eventlog.follow_states(done.thread)
-    assert (await anext(heard)).active_run is None
+    heard = stream.html_changes(done.thread, None)
+    assert "<i id=live hidden></i>" in (await anext(heard)).html
     await db.write(
         lambda: Run.objects.create(
             thread=done.thread, state="running", owner="elsewhere/1:1:x", heartbeat_at=timezone.now()
         )
     )
     async with asyncio.timeout(5):
-        assert (await anext(heard)).active_run is not None
+        assert "<i id=live hidden class=on>" in (await anext(heard)).html
     await heard.aclose()
     await db.write(lambda: Run.objects.filter(owner="elsewhere/1:1:x").update(state="failed"))
 

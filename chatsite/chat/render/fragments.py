@@ -10,6 +10,7 @@ Rule 3: applying a fragment twice changes nothing the second time (`swaps.py` sa
     cards, ends   tool calls; how a run ended     words         the tables of plain words
     asking        a question to a person          fields        its arguments as a form, and back
     links         what runs hold of each other's calls
+    window        how much of a long thread a page shows at once
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from chatsite.chat.render.context import Typed
 from chatsite.chat.render.ends import spoken
 from chatsite.chat.render.swaps import live, live_html, replace_shown, status, title_html, up
 from chatsite.chat.render.transcript import Writer
+from chatsite.chat.render.window import first_before, first_shown, older_html
 from chatsite.chat.state import RunView, Segment, ThreadState
 
 __all__ = [
     "FragmentWriter",
+    "has_been_told",
     "live_html",
+    "render_before",
     "render_full",
     "render_messages",
+    "render_page",
     "render_runs",
     "render_transcript",
     "standing_html",
@@ -41,6 +46,21 @@ __all__ = [
 def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
     """The whole transcript as the page shows it; `typed` into a form that was refused stands in it again."""
     return mark_safe(Writer(typed).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
+
+
+def render_page(state: ThreadState, typed: Typed | None = None, before: str = "") -> SafeString:
+    """The newest runs, behind a link to the older ones; with the id of a run's element in `before` from further up."""
+    found = first_before(state, before) if before else None
+    first = min(first_shown(state), found[0]) if found else first_shown(state)
+    return mark_safe(older_html(state, first) + Writer(typed).whole(state, first))  # noqa: S308 - as above
+
+
+def render_before(state: ThreadState, before: str) -> SafeString | None:
+    """What takes the place of the link to the older runs; None when the run of that element is not here any more."""
+    found = first_before(state, before)
+    if found is None:
+        return None
+    return mark_safe(older_html(state, found[0]) + Writer().whole(state, *found))  # noqa: S308 - as above
 
 
 def render_runs(state: ThreadState) -> tuple[SafeString, ...]:
@@ -59,9 +79,8 @@ def render_messages(messages: Sequence[Message], *, name: str) -> SafeString:
 
 
 def render_full(state: ThreadState) -> str:
-    """A fragment that puts the whole transcript in the place of whatever the page shows."""
-    writer = Writer()
-    return f'<hx-partial hx-target="#log" hx-swap="innerHTML">{writer.whole(state)}</hx-partial>' + "".join(
+    """A fragment that puts the transcript, as a page shows it, in the place of whatever is there."""
+    return f'<hx-partial hx-target="#log" hx-swap="innerHTML">{render_page(state)}</hx-partial>' + "".join(
         [live(state), replace_shown(standing_html(state)), status(spoken(state)), title_html(state)]
     )
 
@@ -72,7 +91,7 @@ class FragmentWriter:
     def __init__(self, state: ThreadState) -> None:
         self._state = _as_it_was_told(state)
         self._writer = Writer()
-        self._writer.whole(self._state)
+        self._writer.whole(self._state, first_shown(self._state))
         self._rules_told = False
         """A reader of long ago may have seen other standing rules than the state of that time says now."""
 
@@ -82,7 +101,7 @@ class FragmentWriter:
         common = _common_runs(before, state)
         if before.segments and not common:
             self._writer = Writer()
-            self._writer.whole(state)
+            self._writer.whole(state, first_shown(state))
             return render_full(state)
         changes = "".join(self._changes(before, state, common))
         if changes and not self._rules_told:
@@ -135,6 +154,12 @@ def _same(old: Segment, new: Segment) -> bool:
         and len(old.messages) == len(new.messages)
         and all(a is b for a, b in zip(old.messages, new.messages, strict=True))
     )
+
+
+def has_been_told(state: ThreadState) -> bool:
+    """Whether who has read as far as this state has seen all that it says, the questions of its last run too."""
+    last = state.segments[-1].run.id if state.segments else None
+    return all(each.open for each in state.interrupts if each.run_id == last)
 
 
 def _as_it_was_told(state: ThreadState) -> ThreadState:

@@ -27,6 +27,7 @@ from chatsite.chat.render.growing import Growing
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.render.swaps import gone, replace_shown, short_id, up
+from chatsite.chat.render.window import section_id
 from chatsite.chat.state import Segment, ThreadState
 
 
@@ -47,12 +48,18 @@ class Writer:
     def __init__(self, typed: Typed | None = None) -> None:
         self._messages: dict[str, _Shown] = {}
         self._ends: dict[str, str] = {}
+        self._behind: dict[str, str] = {}
+        """The runs that the page need not show, by the ids of their elements; as they looked last, where known."""
         self._links = Links()
         self._typed = typed
 
-    def whole(self, state: ThreadState) -> str:
-        self._links.look(state, state.segments)
-        return "".join(self.segment(segment) for segment in state.segments)
+    def whole(self, state: ThreadState, first: int = 0, end: int | None = None) -> str:
+        """The runs from the place `first` on, up to `end`; of the others it is known that the page may lack them."""
+        unsettled = self._links.look(state, state.segments)
+        for segment in state.segments[:first]:
+            look = self.segment(segment) if segment.run.id in unsettled else ""
+            self._behind[section_id(segment)] = look
+        return "".join(self.segment(segment) for segment in state.segments[first:end])
 
     def look(self, state: ThreadState, changed: Sequence[Segment], *, anew: bool = False) -> set[str]:
         """Get ready for the changes to a state: the ids of the runs that may look different by what others hold."""
@@ -61,7 +68,7 @@ class Writer:
         return self._links.look(state, state.segments if anew else changed)
 
     def segment(self, segment: Segment) -> str:
-        id = short_id("r", segment.run.id)
+        id = section_id(segment)
         contexts = contexts_of(segment, self._links, self._typed)
         articles = "".join(
             self._article(message, context)
@@ -76,16 +83,23 @@ class Writer:
         """The fragment that takes a run off the page."""
         for message in segment.messages:
             self._messages.pop(message.id, None)
-        return gone(short_id("r", segment.run.id))
+        self._behind.pop(section_id(segment), None)
+        return gone(section_id(segment))
 
     def segment_changes(self, old: Segment, segment: Segment) -> Iterable[str]:
-        id = short_id("r", segment.run.id)
+        id = section_id(segment)
+        if id in self._behind:
+            look = self.segment(segment)
+            if look != self._behind[id]:
+                self._behind[id] = look
+                yield replace_shown(look)  # whole, for a page that had it come; nothing happens on the others
+            return
         if [message.id for message in old.messages] != [
             message.id for message in segment.messages[: len(old.messages)]
         ]:
             for message in old.messages:
                 self._messages.pop(message.id, None)
-            yield up("log", self.segment(segment))
+            yield replace_shown(self.segment(segment))
             return
         for message, context in zip(
             segment.messages, contexts_of(segment, self._links, self._typed), strict=True

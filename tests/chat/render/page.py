@@ -121,7 +121,7 @@ class Page:
                 place = next(i for i, each in enumerate(old.parent.children) if each is old)
                 old.parent.children[place] = new
                 new.parent = old.parent
-            else:
+            elif "to" in element.attributes:
                 self._get(element.attributes["to"]).append([new])
 
     def _grow(self, element: Node) -> None:

@@ -1,0 +1,62 @@
+"""How much of a long thread a page shows at once, and the link to what stands before it.
+
+A page shows whole runs, so many that they hold `MESSAGES` messages, and whatever asks a person something. What it
+does not show is looked at all the same: runs hold things of each other's calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chatsite.chat.render.swaps import short_id
+from chatsite.chat.state import Segment, ThreadState
+
+MESSAGES = 30
+
+
+def section_id(segment: Segment) -> str:
+    """The id of a run's element; messages that belong to no run go by the first of them."""
+    return short_id("r", segment.run.id or (segment.messages[0].id if segment.messages else ""))
+
+
+def first_shown(state: ThreadState) -> int:
+    """The place of the first run that a page shows."""
+    asked = {question.tool_call_id for question in state.open_interrupts}
+    places = (place for place, segment in enumerate(state.segments) if asked and _asks(segment, asked))
+    return min([_newest(state.segments), *places])
+
+
+def first_before(state: ThreadState, id: str) -> tuple[int, int] | None:
+    """From where to where the runs stand that come next before that element's; None when that one is not here."""
+    ends = (place for place, segment in enumerate(state.segments) if section_id(segment) == id)
+    end = next(ends, None)
+    return None if end is None else (_newest(state.segments[:end]), end)
+
+
+def older_html(state: ThreadState, first: int) -> str:
+    """The link to what stands before that place. Without JavaScript it leads to a page that begins further up."""
+    if not first:
+        return ""
+    id, count = section_id(state.segments[first]), sum(map(_shown, state.segments[:first]))
+    return (
+        f'<p id=older class=older><a href="?before={id}#{id}" hx-get="?before={id}" hx-target="#older" '
+        f'hx-swap=outerHTML hx-sync="this:drop">Show earlier messages</a> <small>({count:,})</small></p>'
+    )
+
+
+def _newest(segments: Sequence[Segment]) -> int:
+    left = MESSAGES
+    for place in range(len(segments) - 1, -1, -1):
+        left -= _shown(segments[place])
+        if left <= 0:
+            return place
+    return 0
+
+
+def _shown(segment: Segment) -> int:
+    """Its messages that have a place of their own: results stand in the cards of their calls."""
+    return sum(message.role != "tool" for message in segment.messages)
+
+
+def _asks(segment: Segment, asked: set[str]) -> bool:
+    return any(call.id in asked for message in segment.messages for call in message.tool_calls)
