@@ -173,6 +173,7 @@ class ImagePart:
     mime_type: str | None = None
     data: str | None = None
     url: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

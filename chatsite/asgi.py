@@ -4,6 +4,7 @@
                          (a request without a key goes to Django: it may have a session)
     /v1/...              the gateway's, likewise
     /threads/.../events  the same for the streams of pages
+    /api/attachments, /threads/.../attachments/...   the same for files, which Django would take in whole
     /static/...          files, likewise
     any other request    Django
     a WebSocket          routing.py
@@ -19,17 +20,21 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
 django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
+from chatsite.bodies import BodyLimit  # noqa: E402
 from chatsite.chat import rounds  # noqa: E402
 from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.chat.thread_events import EventsDoor  # noqa: E402
+from chatsite.chat.uploads import UploadDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
 
-static_files = StaticFiles(otherwise=django_app)
-chat_api = ChatApi(otherwise=django_app)
+bounded_django = BodyLimit(django_app)
+static_files = StaticFiles(otherwise=bounded_django)
+chat_api = ChatApi(otherwise=bounded_django)
 gateway = GatewayApp()
-thread_events = EventsDoor(otherwise=django_app)
+thread_events = EventsDoor(otherwise=bounded_django)
+files = UploadDoor(otherwise=bounded_django)
 
 
 async def application(scope, receive, send):
@@ -44,6 +49,10 @@ async def application(scope, receive, send):
             await gateway(scope, receive, send)
         case "http" if scope["path"].startswith("/threads/") and scope["path"].endswith("/events"):
             await thread_events(scope, receive, send)
+        case "http" if scope["path"] == "/api/attachments" or (
+            scope["path"].startswith("/threads/") and "/attachments/" in scope["path"]
+        ):
+            await files(scope, receive, send)
         case _:
             await static_files(scope, receive, send)
 

@@ -64,6 +64,14 @@ WEB_SEARCH_NATIVE = env.boolean("WEB_SEARCH_NATIVE", False)
 COMPRESSION_ABOVE = env.whole("COMPRESSION_ABOVE", 60_000)
 COMPRESSION_KEEP = env.whole("COMPRESSION_KEEP", 8)
 
+# What people attach (read by chatsite.chat); no web server may serve this folder by itself
+
+ATTACHMENTS_DIR = DATA_DIR / "attachments"
+ATTACHMENT_MAX_MB = env.amount("ATTACHMENT_MAX_MB", 20)
+ATTACHMENT_TEXT_MAX_KB = env.amount("ATTACHMENT_TEXT_MAX_KB", 1000)
+ATTACHMENTS_PER_MESSAGE = env.amount("ATTACHMENTS_PER_MESSAGE", 10)
+ATTACHMENTS_TOTAL_MB = env.amount("ATTACHMENTS_TOTAL_MB", 1000)
+
 # Security
 
 DEBUG = env.boolean("DEBUG", False)

@@ -162,7 +162,7 @@ def _encode_content_part(part: ContentPart) -> Json:
         return {"type": "text", "text": part.text}
     kind = "image" if isinstance(part, ImagePart) else part.kind
     wire: Json = {"type": kind, "source": encode_source(part)}
-    if isinstance(part, FilePart) and part.name is not None:
+    if part.name is not None:
         wire["metadata"] = {"name": part.name}
     return wire
 
@@ -186,9 +186,10 @@ def _decode_content_part(wire: Mapping[str, Any]) -> ContentPart:
     source = wire["source"]
     mime_type, value = source.get("mimeType"), source["value"]
     data, url = (value, None) if source["type"] == "data" else (None, value)
+    name = (wire.get("metadata") or {}).get("name")
     if wire["type"] == "image":
-        return ImagePart(mime_type, data, url)
-    return FilePart(wire["type"], mime_type, data, url, (wire.get("metadata") or {}).get("name"))
+        return ImagePart(mime_type, data, url, name)
+    return FilePart(wire["type"], mime_type, data, url, name)
 
 
 def decode_result_content(content: Any) -> str | tuple[ContentPart, ...]:

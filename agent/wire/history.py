@@ -76,6 +76,5 @@ def wire_name(name: str) -> str:
 def describe(part: ImagePart | FilePart) -> str:
     """What the model is told of something it cannot be shown."""
     kind = "image" if isinstance(part, ImagePart) else part.kind
-    name = part.name if isinstance(part, FilePart) else None
-    facts = [fact for fact in (name, part.mime_type, part.url) if fact]
+    facts = [fact for fact in (part.name, part.mime_type, part.url) if fact]
     return f"[{kind} not shown{': ' + ', '.join(facts) if facts else ''}]"

@@ -5,7 +5,7 @@
     thinking      text, [signature], [redacted]
     tool-call     id, name, arguments, [providerExecuted], [edited]
     tool-result   toolCallId, content (text, or a list of text, image and file), [error], [durationMs]
-    image         [mimeType], [data], [url]
+    image         [mimeType], [data], [url], [name]
     file          kind, [mimeType], [data], [url], [name]
 
 `load_parts(dump_parts(parts)) == parts` for every part there is. A row of a type that this version does not
@@ -69,7 +69,9 @@ def _dump(part: Part) -> Json:
                 durationMs=part.duration_ms,
             )
         case ImagePart():
-            return without_none(type="image", mimeType=part.mime_type, data=part.data, url=part.url)
+            return without_none(
+                type="image", mimeType=part.mime_type, data=part.data, url=part.url, name=part.name
+            )
         case FilePart():
             return without_none(
                 type="file",
@@ -105,7 +107,7 @@ def _load(row: Mapping[str, Any]) -> Part:
                 duration_ms=row.get("durationMs"),
             )
         case "image":
-            return ImagePart(row.get("mimeType"), row.get("data"), row.get("url"))
+            return ImagePart(row.get("mimeType"), row.get("data"), row.get("url"), row.get("name"))
         case "file":
             return FilePart(
                 row["kind"], row.get("mimeType"), row.get("data"), row.get("url"), row.get("name")

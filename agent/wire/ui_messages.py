@@ -87,10 +87,9 @@ def _encode_content(part: ContentPart) -> Json:
     match part:
         case TextPart():
             return {"type": "text", "content": part.text}
-        case ImagePart():
-            return {"type": "image", "source": encode_source(part)}
-        case FilePart():
-            wire: Json = {"type": part.kind, "source": encode_source(part)}
+        case ImagePart() | FilePart():
+            kind = "image" if isinstance(part, ImagePart) else part.kind
+            wire: Json = {"type": kind, "source": encode_source(part)}
             return wire | {"metadata": {"name": part.name}} if part.name is not None else wire
 
 

@@ -20,7 +20,7 @@ from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
 from agent.messages import NOTICE, Message, TextPart, ToolResultPart
 from agent.wire.parts import dump_parts
-from chatsite.chat import models, questions, statements, store
+from chatsite.chat import attachments, models, questions, statements, store
 from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
 from chatsite.chat.problems import Busy, Conflict, NothingToContinue, NothingToRetry, Unanswerable
 
@@ -117,7 +117,8 @@ def send_message(
 
 def _check_same(known: models.Message, message: Message) -> None:
     """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
-    if known.text != message.text:
+    kept = store.message_of(known)
+    if (kept.text, attachments.ids_in([kept])) != (message.text, attachments.ids_in([message])):
         raise Conflict("This message was sent already, with another text. Reload the page to see it.")
 
 
@@ -348,8 +349,9 @@ def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
         message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
     )
     statements.insert(row)
+    attachments.use(thread, [message])
     thread.head = row
-    thread.title = thread.title or title_from(message.text)
+    thread.title = thread.title or title_from(message.text or attachments.names_in(message))
     changed = {name: getattr(thread, name) for name in ("head_id", "title", "model", "updated_at")}
     statements.update(Thread, changed, "id = %s", [thread.pk])
 

@@ -25,7 +25,7 @@ from django.db import DatabaseError
 from agent.errors import InvalidRequest
 from agent.messages import Message as UserMessage
 from agent.wire.agui import RunInput, decode_run_input, dump_parts
-from chatsite.chat import commands, db
+from chatsite.chat import commands, db, uploads
 from chatsite.chat.agents import agents
 from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
@@ -146,6 +146,8 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
     model = start.pop("model")
+    if thread is None or await _new_message(thread, wanted) is not None:
+        message = await uploads.with_files_kept(user, message)
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
         try:

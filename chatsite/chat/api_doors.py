@@ -7,14 +7,14 @@ view       Django's handler, with its session and CSRF check: for those with a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs
 
 from django.conf import settings
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse, parse_cookie
 from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.views.decorators.csrf import csrf_exempt
@@ -122,6 +122,24 @@ def query_of(scope: Any) -> dict[str, str]:
 def is_known_host(host: str) -> bool:
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
+
+
+def credential_of(headers: Mapping[str, str]) -> Credential | None:
+    """How a request says who it is: by a key, else by a session's cookie; None when it does not."""
+    key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+    if key is not None:
+        return Credential(key)
+    session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
+    return Credential(session_key=session_key) if session_key else None
+
+
+def is_fit(headers: Mapping[str, str]) -> bool:
+    """Whether Django's own middleware would let it pass: a host that is served here, over https where that must be."""
+    if settings.SECURE_SSL_REDIRECT:
+        name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
+        if headers.get(name.removeprefix("HTTP_").replace("_", "-").lower()) != secure:
+            return False
+    return settings.DEBUG or is_known_host(headers.get("host", ""))
 
 
 async def _body_of(receive: Receive) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.wire.agui import encode_interrupt, encode_ui_messages
-from chatsite.chat import access, commands, db, eventlog, questions, store
+from chatsite.chat import access, attachments, commands, db, eventlog, questions, store
 from chatsite.chat.api_stream import stream_of
 from chatsite.chat.api_values import Asked, Refused, Reply, json_reply
 from chatsite.chat.models import Message, Run
@@ -31,7 +31,8 @@ async def restore(user: Any, asked: Asked) -> Reply:
     unanswered = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
     interrupts = [questions.interrupt_of(row) for row in unanswered]
     times = await db.read(_times_of, thread.pk)
-    messages = encode_ui_messages(store.transcript_of(state), times, interrupts)
+    transcript = attachments.addressed(store.transcript_of(state), thread.public_id)
+    messages = encode_ui_messages(transcript, times, interrupts)
     limit, before = asked.query.get("limit"), asked.query.get("before")
     page, has_more = _page(messages, limit, before)
     active = state.active_run

@@ -3,7 +3,9 @@
 A door (page, `/api/chat`, WebSocket) validates what came into one of these and hands it to `perform`, which asks
 "may this user?" once, does it, and answers at once; a run is a task of its own.
 
-    send    {"type": "send", "text", "clientId"?, "model"?}     a message, and the run that answers it
+    send    {"type": "send", "text", "clientId"?, "model"?, "attachments"?}
+                                                                a message, and the run that answers it; `attachments`
+                                                                are ids of files that were uploaded before
     stop    {"type": "stop", "runId"?}                          end the active run (that one), keep what it wrote
     retry   {"type": "retry", "model"?}                         answer the last message anew
     continue {"type": "continue", "runId"?, "model"?}           go on with the thread's last run, which was lost
@@ -27,10 +29,21 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from agent.approvals import Resolution
-from agent.messages import Message, TextPart, ToolResultPart
+from agent.messages import Message, Part, TextPart, ToolResultPart
 from agent.text import storable
 from agent.wire.jsontext import plain
-from chatsite.chat import access, actions, db, draining, eventlog, news, organizing, rounds, runner
+from chatsite.chat import (
+    access,
+    actions,
+    attachments,
+    db,
+    draining,
+    eventlog,
+    news,
+    organizing,
+    rounds,
+    runner,
+)
 from chatsite.chat.actions import Given, Start
 from chatsite.chat.agents import agents
 from chatsite.chat.conf import setting
@@ -48,6 +61,7 @@ class Send(_Command):
     text: str
     client_id: str = ""
     model: str = ""
+    attachments: list[str] = Field(default=[], max_length=100)
 
 
 class Stop(_Command):
@@ -141,7 +155,7 @@ async def perform(
     begins = partial(_start, door=door, run_id=run_id, given=given)
     match command:
         case Send():
-            sent = _sent(command, message)
+            sent = await _sent(user, command, message)
             start = await begins(command.model, thread.model)
             return await _run(user, actions.send_message, thread=thread, start=start, **sent)
         case Retry():
@@ -197,7 +211,7 @@ async def begin_thread(
     rounds.begin()
     if public_id is not None and not access.sane_thread_id(public_id):
         raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
-    sent = _sent(command, message)
+    sent = await _sent(user, command, message)
     start = await _start(command.model, door=door, run_id=run_id, given=given)
     return await _run(
         user, actions.open_thread, owner=user, public_id=public_id, start=start, taken=Missing, **sent
@@ -268,14 +282,21 @@ def _tools_to_allow(thread: Thread, answers: list[OneAnswer]) -> set[str]:
     return set(thread.interrupts.filter(public_id__in=ids).values_list("tool_name", flat=True))
 
 
-def _sent(command: Send, message: Message | None) -> dict[str, Any]:
+async def _sent(user: Any, command: Send, message: Message | None) -> dict[str, Any]:
     """What of a send goes to its action, checked."""
-    if message is None or message.text or all(isinstance(part, TextPart) for part in message.parts):
-        check_text(message.text if message is not None else command.text)
+    parts: tuple[Part, ...] = ()
+    if command.attachments:
+        parts = await db.read(attachments.parts_of, user, command.attachments)
+    if message is not None:
+        parts = message.parts
+    text = message.text if message is not None else command.text
+    if text.strip() or all(isinstance(part, TextPart) for part in parts):
+        check_text(text)
     if command.client_id and not access.sane_id(command.client_id):
         raise Invalid("The message's id must be 1 to 200 printable characters.")
     client_id = command.client_id or new_public_id()
-    parts = (TextPart(command.text),)
+    if command.text.strip() and message is None:
+        parts = (*parts, TextPart(command.text))
     return {"client_id": client_id, "message": message or Message(id=client_id, role="user", parts=parts)}
 
 

@@ -1,11 +1,13 @@
-"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing` and `transfer` write them.
+"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments` and `transfer`
+write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
        │        └────< Interrupt     a question the run ended with, and its one answer
        ├──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
        ├──────< ApprovalRule         "always allow this tool here", until it is taken back
-       └──────< Share                a link for readers
+       ├──────< Share                a link for readers
+       └─────<> Attachment           a file that messages of it refer to
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
 events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
@@ -336,3 +338,30 @@ class Share(models.Model):
 
     def __str__(self) -> str:
         return f"{'snapshot' if self.head_id else 'live'} of {self.thread_id}"
+
+
+class Attachment(models.Model):
+    """A file that somebody gave, of which messages hold the reference `attachment:<public_id>`.
+
+    Its bytes lie outside the database, under the SHA-256 of their content (`attachments`). One that is in no thread
+    yet waits for its message; `upkeep` removes it a day later.
+    """
+
+    public_id = models.CharField(max_length=64, unique=True, default=new_public_id, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="attachments")
+    threads = models.ManyToManyField(Thread, related_name="attachments", blank=True)
+    digest = models.CharField(max_length=64, db_index=True)
+    size = models.PositiveBigIntegerField(help_text="Bytes.")
+    mime_type = models.CharField(max_length=100, help_text="By the content.")
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(
+        default=timezone.now, db_index=True, help_text="When it was last given."
+    )
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["owner", "digest", "name"], name="chat_attachment_once_an_owner"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

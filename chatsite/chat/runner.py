@@ -31,6 +31,7 @@ from agent.tool_slots import result_event
 from chatsite.chat import db, policy, store, titles, unfinished
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
+from chatsite.chat.attaching import Attaching
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
 from chatsite.chat.keeping import RunTaken
 from chatsite.chat.models import Run
@@ -207,6 +208,7 @@ async def _say_all(
     )
     try:
         agent = await agents().agent_for(run.model, opening.client_tools)
+        agent = replace(agent, provider=Attaching(agent.provider, thread))
     except (AgentError, Problem) as error:
         for event in _without_agent(ctx, earlier, opening, error):
             await recorder.record(_marked(event, run))

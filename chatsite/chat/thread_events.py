@@ -19,11 +19,8 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from django.conf import settings
 from django.db import DatabaseError
-from django.http import parse_cookie
 
-from chatsite.accounts.keys import key_in
 from chatsite.chat import api_doors, commands, db, draining, eventlog, store, stream
 from chatsite.chat.access import Credential
 from chatsite.chat.api_values import Reply, refusal
@@ -121,8 +118,8 @@ class EventsDoor:
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
-        credential = _credential_of(headers)
-        if path is None or credential is None or scope["method"] != "GET" or not _is_fit(headers):
+        credential = api_doors.credential_of(headers)
+        if path is None or credential is None or scope["method"] != "GET" or not api_doors.is_fit(headers):
             await self.otherwise(scope, receive, send)
             return
         try:
@@ -152,20 +149,3 @@ async def _reply(
         return refusal(problem)
     except DatabaseError:
         return refusal(NotStored())
-
-
-def _credential_of(headers: Mapping[str, str]) -> Credential | None:
-    key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
-    if key is not None:
-        return Credential(key)
-    session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
-    return Credential(session_key=session_key) if session_key else None
-
-
-def _is_fit(headers: Mapping[str, str]) -> bool:
-    """Whether Django's own middleware would let it pass: a host that is served here, over https where that must be."""
-    if settings.SECURE_SSL_REDIRECT:
-        name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
-        if headers.get(name.removeprefix("HTTP_").replace("_", "-").lower()) != secure:
-            return False
-    return settings.DEBUG or api_doors.is_known_host(headers.get("host", ""))

@@ -23,7 +23,7 @@ from agent.messages import FilePart, ImagePart, Message, TextPart, ToolCallPart,
 from agent.text import storable
 from agent.wire.jsontext import plain
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import models
+from chatsite.chat import attachments, models, store
 from chatsite.chat.access import sane_id
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid
@@ -74,31 +74,33 @@ class _Call(_Entry):
     edited: Text | None = None
 
 
-class _Image(_Entry):
-    type: Literal["image"]
-    mime_type: Text | None = None
-    data: Text | None = None
-    url: Text | None = None
+class GivenEntry(_Entry):
+    """A picture or another file; `transfer_files` says where its bytes are."""
 
-
-class _File(_Entry):
-    type: Literal["file"]
-    kind: Literal["audio", "video", "document"]
     mime_type: Text | None = None
     data: Text | None = None
     url: Text | None = None
     name: Text | None = None
 
 
+class ImageEntry(GivenEntry):
+    type: Literal["image"]
+
+
+class FileEntry(GivenEntry):
+    type: Literal["file"]
+    kind: Literal["audio", "video", "document"]
+
+
 class _Result(_Entry):
     type: Literal["tool-result"]
     tool_call_id: Id
-    content: Text | list[Annotated[_Text | _Image | _File, Field(discriminator="type")]]
+    content: Text | list[Annotated[_Text | ImageEntry | FileEntry, Field(discriminator="type")]]
     error: Text | None = None
     duration_ms: int | None = None
 
 
-_Part = Annotated[_Text | _Thinking | _Call | _Result | _Image | _File, Field(discriminator="type")]
+_Part = Annotated[_Text | _Thinking | _Call | _Result | ImageEntry | FileEntry, Field(discriminator="type")]
 
 
 class RunEntry(_Entry):
@@ -171,7 +173,7 @@ def read_file(text: str | bytes) -> ThreadFile:
     if len(text) > MAX_BYTES:
         raise Invalid(f"The file is too large: {MAX_BYTES // 2**20} MB is the limit.")
     try:
-        return ThreadFile.model_validate_json(text)
+        file = ThreadFile.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).lstrip(
@@ -183,6 +185,18 @@ def read_file(text: str | bytes) -> ThreadFile:
         ) from None
     except RecursionError:
         raise Invalid("This is not a thread that was exported here: it is nested too deep.") from None
+    _check_no_references(file)
+    return file
+
+
+def _check_no_references(file: ThreadFile) -> None:
+    """A file holds what it shows: a reference would be one to whatever lies on this server."""
+    for place, said in enumerate(file.messages):
+        results = [part.content for part in said.parts if isinstance(part, _Result)]
+        inner = [part for content in results if not isinstance(content, str) for part in content]
+        for part in [*said.parts, *inner]:
+            if isinstance(part, GivenEntry) and (part.url or "").lower().startswith(attachments.SCHEME):
+                raise Invalid(f"messages[{place}]: it refers to a file that this one does not hold.")
 
 
 # -- out -----------------------------------------------------------------------------------------------------
@@ -292,6 +306,7 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
             metadata=said.metadata,
             created_at=said.created_at,
         )
+    attachments.use(thread, map(store.message_of, rows.values()))
     if file.head is not None:
         Thread.objects.filter(pk=thread.pk).update(head=rows[file.head])
         thread.head = rows[file.head]
@@ -354,6 +369,6 @@ def _files(parts: tuple[Any, ...]) -> str:
 
 
 def _name_of(part: ImagePart | FilePart) -> str:
-    if isinstance(part, FilePart) and part.name:
+    if part.name:
         return part.name
     return part.mime_type or ("image" if isinstance(part, ImagePart) else "file")

@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from itertools import groupby
+from itertools import cycle, groupby
 from typing import Any
 
 from django.db import connection, transaction
@@ -27,7 +27,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agent.wire import jsontext
-from chatsite.chat import db, organizing, store
+from chatsite.chat import attachments, db, organizing, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -43,6 +43,8 @@ ROWS_A_STEP = 500
 LONGEST_KEEP = 36_500
 """Days. What is beyond that is for ever, and more than a date can tell."""
 
+_shards = cycle(attachments.SHARDS)
+
 REPLACE = "UPDATE chat_runevent SET first = %s, data = %s WHERE id = %s"
 DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}
 ENDS = {"RUN_FINISHED", "RUN_ERROR"}
@@ -54,6 +56,7 @@ async def keep_house() -> None:
         await asyncio.sleep(EVERY)
         try:
             await _work_off()
+            await db.aside(sweep_next)
         except Exception:
             # As with the rounds: whatever one run or a database that is away has, the next look tries again.
             log.warning("upkeep failed; it is tried again in %s s", EVERY, exc_info=True)
@@ -68,7 +71,10 @@ async def _work_off() -> None:
 
 
 def step() -> bool:
-    """Fold a piece of one log, prune one, or remove a deleted thread. False when there is nothing to do."""
+    """Fold a piece of one log, prune one, remove a deleted thread, or files that nobody holds any more.
+
+    False when there is nothing to do.
+    """
     with transaction.atomic():
         run = _first_free(_ended().filter(log=Run.Log.WHOLE))
         if run is not None:
@@ -78,7 +84,12 @@ def step() -> bool:
         if run is not None:
             _prune(run)
             return True
-        return organizing.remove_deleted()
+        return organizing.remove_deleted() or attachments.remove_unused()
+
+
+def sweep_next() -> None:
+    """Look through one of the folders with attached files, another one each time."""
+    attachments.sweep(next(_shards))
 
 
 def _ended() -> QuerySet[Run]:

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from chatsite.chat import api_doors, views, views_organizing
+from chatsite.chat import api_doors, uploads, views, views_attachments, views_organizing
 
 app_name = "chat"
 
@@ -27,6 +27,9 @@ urlpatterns = [
     path("import", views_organizing.take_in, name="import"),
     path("search", views_organizing.find, name="search"),
     path("archive", views_organizing.archive, name="archive"),
-    path("s/<str:token>", views_organizing.shared, name="shared"),
+    path("s/<str:token>/", views_organizing.shared, name="shared"),
+    path("threads/<str:thread_id>/attachments/<str:id>", views_attachments.attachment, name="attachment"),
+    path("s/<str:token>/attachments/<str:id>", views_attachments.shared_attachment, name="shared_attachment"),
+    path("api/attachments", uploads.upload_view, name="upload"),
     path("api/chat", api_doors.view, name="api"),
 ]

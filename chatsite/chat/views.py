@@ -29,7 +29,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
 from agent.text import storable
-from chatsite.chat import access, commands, db, eventlog, rounds, thread_events
+from chatsite.chat import access, commands, db, eventlog, rounds, thread_events, uploads
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.api_doors import as_django
@@ -93,7 +93,7 @@ async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
 @door
 async def create(request: HttpRequest) -> HttpResponse:
     try:
-        done = await commands.begin_thread(request.person, _send_of(request), door="page")
+        done = await commands.begin_thread(request.person, await _send_of(request), door="page")
     except Missing:
         raise
     except Problem as problem:
@@ -104,7 +104,12 @@ async def create(request: HttpRequest) -> HttpResponse:
 @require_POST
 @door
 async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, _send_of(request))
+    row = await commands.thread_for(request.person, thread_id)
+    try:
+        command = await _send_of(request)
+    except Problem as problem:
+        return await refused(request, row, problem)
+    return await _command(request, thread_id, command)
 
 
 @require_POST
@@ -171,12 +176,19 @@ def _place_of(request: HttpRequest, captured: Mapping[str, str]) -> str:
     return reverse("chat:thread", args=[thread_id]) if thread_id is not None else reverse("chat:home")
 
 
-def _send_of(request: HttpRequest) -> Send:
+async def _send_of(request: HttpRequest) -> Send:
+    """A page with JavaScript has uploaded its files before; a plain form brings them along."""
+    ids = request.POST.getlist("attachment")[:100]
+    for file in request.FILES.getlist("files")[:100]:
+        if file.size:
+            row = await uploads.take(request.person, file.name, uploads.pieces_of_form(file), file.size)
+            ids.append(row.public_id)
     return Send(
         # A form sends its line breaks as CRLF, whatever was typed.
         text=request.POST.get("text", "").replace("\r\n", "\n"),
         client_id=request.POST.get("client_id", ""),
         model=request.POST.get("model", ""),
+        attachments=ids,
     )
 
 

@@ -14,7 +14,7 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent.text import storable
-from chatsite.chat import commands, db, organizing, search, store, transfer
+from chatsite.chat import commands, db, organizing, search, store, transfer, transfer_files
 from chatsite.chat.commands import Organize
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
@@ -137,7 +137,7 @@ async def shared(request: HttpRequest, token: str) -> HttpResponse:
 async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpResponse:
     thread = await commands.thread_for(request.person, thread_id)  # type: ignore[attr-defined]
     if kind == "json":
-        text, content_type = await db.read(lambda: transfer.file_of(thread).as_json()), "application/json"
+        text, content_type = await db.read(_file_text, thread), "application/json"
     else:
         text, content_type = (
             await db.read(lambda: transfer.markdown_of(store.load_state(thread))),
@@ -147,6 +147,10 @@ async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpRespons
     response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(thread)}.{kind}"'
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+def _file_text(thread: Thread) -> str:
+    return transfer_files.with_bytes(transfer.file_of(thread), thread).as_json()
 
 
 def _file_name(thread: Thread) -> str:
@@ -165,6 +169,7 @@ async def take_in(request: HttpRequest) -> HttpResponse:
         if upload.size is None or upload.size > transfer.MAX_BYTES:
             raise TooLong(f"The file is too large: {transfer.MAX_BYTES // 2**20} MB is the limit.")
         file = await db.read(lambda: transfer.read_file(upload.read()))
+        file = await transfer_files.kept(request.person, file)  # type: ignore[attr-defined]
         thread = await db.write(transfer.take_in, request.person, file)  # type: ignore[attr-defined]
     except Missing:
         raise

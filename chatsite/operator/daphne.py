@@ -13,6 +13,7 @@ from twisted.internet import reactor
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
+from chatsite.bodies import max_body
 from chatsite.operator.limits import MAX_PENDING, STUCK_AFTER
 
 __all__ = ["Server", "reactor"]
@@ -47,8 +48,30 @@ class Flow:
         self.resumeProducing()
 
 
+TOO_LARGE = b"HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
 class Request(http_protocol.WebRequest):
     flow: Flow | None = None
+    _received = 0
+
+    def gotLength(self, length: int | None) -> None:
+        super().gotLength(length)
+        if length is not None and length > max_body():
+            self._refuse()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > max_body():
+            self._refuse()
+        else:
+            super().handleContentChunk(data)
+
+    def _refuse(self) -> None:
+        """daphne gives a request to its application once it has all of it, which this one is too large for."""
+        if self.channel is not None:
+            self.channel.transport.write(TOO_LARGE)
+            self.channel.loseConnection()
 
     def handle_reply(self, message: Any) -> None:
         """A message of the answer; while it is under way the transport tells us how it goes."""

@@ -410,7 +410,7 @@ async def test_a_limit_of_thousands_of_digits_is_refused(http, key, plays, settl
 
 async def test_a_message_that_is_only_an_image_is_sent(http, key, plays, settled):
     provider = plays(Turn("A picture."))
-    image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
+    image = {"type": "image", "source": {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}}
     response = await post(http, key, body(messages=[{"id": "u1", "role": "user", "content": [image]}]))
     await settled()
     assert frames(response.text)[-1]["type"] == "RUN_FINISHED"

@@ -112,7 +112,13 @@ async def test_a_deleted_thread_is_gone_everywhere_until_it_is_taken_back(client
     assert gone.headers["Location"] == f"/?deleted={thread.public_id}"
     assert "The thread is deleted." in await page(client, gone.headers["Location"])
     address = f"/threads/{thread.public_id}/"
-    for path in (address, f"{address}share", f"{address}export.json", f"/s/{link.token}", f"{address}events"):
+    for path in (
+        address,
+        f"{address}share",
+        f"{address}export.json",
+        f"/s/{link.token}/",
+        f"{address}events",
+    ):
         assert (await client.get(path)).status_code == 404, path
     for path in ("send", "stop", "retry", "organize"):
         assert (await client.post(address + path, {"text": "Hi"})).status_code == 404, path
@@ -127,7 +133,7 @@ async def test_a_deleted_thread_is_gone_everywhere_until_it_is_taken_back(client
     back = await client.post(f"{address}restore")
     assert back.headers["Location"] == address
     assert "It is mild" in await page(client, address)
-    assert (await client.get(f"/s/{link.token}")).status_code == 200
+    assert (await client.get(f"/s/{link.token}/")).status_code == 200
 
 
 async def test_deleting_a_thread_stops_its_run(person, plays, settled, client):
@@ -198,13 +204,13 @@ async def test_a_snapshot_stays_as_it_was_and_a_live_link_follows(client, person
     await settled()
     live, snapshot = await links(thread)
     reader = AsyncClient()
-    assert "Thanks!" not in await page(reader, f"/s/{snapshot.token}")
-    html = await page(reader, f"/s/{live.token}")
+    assert "Thanks!" not in await page(reader, f"/s/{snapshot.token}/")
+    html = await page(reader, f"/s/{live.token}/")
     assert "Thanks!" in html
     assert "<form" not in html
     assert person.username not in html
     assert "7 days" not in html
-    response = await reader.get(f"/s/{live.token}")
+    response = await reader.get(f"/s/{live.token}/")
     assert response.headers["X-Robots-Tag"] == "noindex, nofollow"
     assert "no-store" in response.headers["Cache-Control"]
 
@@ -216,7 +222,7 @@ async def test_a_link_leads_nowhere_when_it_was_taken_back_or_is_over(client, pe
         Share.objects.filter(pk=second.pk).update, expires_at=timezone.now() - timedelta(seconds=1)
     )
     for token in (first.token, second.token, "unknown", "x" * 5000):
-        assert (await AsyncClient().get(f"/s/{token}")).status_code == 404
+        assert (await AsyncClient().get(f"/s/{token}/")).status_code == 404
     assert await links(thread) == []
 
 
@@ -224,7 +230,7 @@ async def test_a_link_ends_with_its_owners_account(person, thread):
     link = await db.write(organizing.share, thread=thread, by=person)
     person.is_active = False
     await db.write(person.save)
-    assert (await AsyncClient().get(f"/s/{link.token}")).status_code == 404
+    assert (await AsyncClient().get(f"/s/{link.token}/")).status_code == 404
 
 
 async def test_nobody_takes_back_a_link_of_another_thread(other, stranger, person, thread, plays, settled):
@@ -233,7 +239,7 @@ async def test_nobody_takes_back_a_link_of_another_thread(other, stranger, perso
     own = await begin(stranger)
     await settled()
     await other.post(f"/threads/{own.thread.public_id}/share", {"revoke": link.token})
-    assert (await AsyncClient().get(f"/s/{link.token}")).status_code == 200
+    assert (await AsyncClient().get(f"/s/{link.token}/")).status_code == 200
 
 
 @pytest.mark.parametrize("days", ["0", "3651", "soon", "-1", "99999", "1.5", "٣"])

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Count, Max
 from django.db.models.functions import Substr
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -27,8 +27,9 @@ from chatsite.adminkit.base import (
     row_url,
 )
 from chatsite.adminkit.filters import DayFilter
+from chatsite.chat import attachments, uploads
 from chatsite.chat.admin import eventlog, filters, transcript
-from chatsite.chat.models import Message, Run, Thread, ToolCall
+from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
 from chatsite.chat.render import words
 
 START_OF_TEXT = 120
@@ -90,7 +91,21 @@ class ThreadAdmin(ReadOnlyAdmin):
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.transcript_view)
-        return [path("<int:pk>/transcript/", view, name="chat_thread_transcript"), *super().get_urls()]
+        files = self.admin_site.admin_view(self.attachment_view)
+        return [
+            path("<int:pk>/transcript/", view, name="chat_thread_transcript"),
+            path("<int:pk>/transcript/attachments/<str:id>", files, name="chat_thread_attachment"),
+            *super().get_urls(),
+        ]
+
+    def attachment_view(self, request: HttpRequest, pk: int, id: str) -> HttpResponse:
+        """A file that the transcript shows, for whoever may read that."""
+        self.require_view(request)
+        row = get_object_or_404(Attachment, threads=pk, public_id=id)
+        content = attachments.read(row)
+        if content is None:
+            raise Http404
+        return HttpResponse(content, headers=uploads.headers_of(row))
 
     def transcript_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         self.require_view(request)

@@ -187,6 +187,23 @@ _IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
+_REFERENCE = re.compile(r"attachment:([A-Za-z0-9_-]{1,64})")
+_KIND_WORDS = {"application/pdf": "PDF", "text/plain": "Text", "audio/wav": "WAV", "audio/mpeg": "MP3"}
+
+
+def kept_file(part: ImagePart | FilePart) -> str:
+    """A file that lies on this server: its address is relative, so that each page asks its own door. "" for others."""
+    match = _REFERENCE.fullmatch(part.url or "")
+    if match is None:
+        return ""
+    address, name = f"attachments/{match[1]}", escape(words.plain(part.name or "file"))
+    if isinstance(part, ImagePart):
+        picture = f'<img src="{address}" alt="{name}" loading=lazy>'
+        return f'<a class=thumb href="{address}" download title="{name}">{picture}</a>'
+    kind = escape(_KIND_WORDS.get(part.mime_type or "", "File"))
+    return f'<a class=file href="{address}" download><b>{name}</b><small>{kind}</small></a>'
+
+
 def attachment(part: ImagePart | FilePart) -> str:
     if isinstance(part, ImagePart) and part.data and part.mime_type in _IMAGE_TYPES:
         if _BASE64.fullmatch(part.data):

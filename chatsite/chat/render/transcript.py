@@ -20,7 +20,7 @@ from agent.messages import (
     ToolCallPart,
 )
 from chatsite.chat.render import words
-from chatsite.chat.render.cards import attachment, call_pieces, card, scrolls
+from chatsite.chat.render.cards import attachment, call_pieces, card, kept_file, scrolls
 from chatsite.chat.render.context import Context, Typed, contexts_of
 from chatsite.chat.render.ends import end_html
 from chatsite.chat.render.growing import Growing
@@ -206,11 +206,12 @@ def _piece_changes(shown: _Shown, pieces: Mapping[str, str]) -> str:
 
 
 def _user_parts(message: Message) -> str:
-    html = []
+    kept = "".join(kept_file(part) for part in message.parts if isinstance(part, ImagePart | FilePart))
+    html = [f"<div class=given hx-ignore>{kept}</div>"] if kept else []
     for part in message.parts:
         if isinstance(part, TextPart):
             html.append(f"<div class=bubble hx-ignore{scrolls(part.text)}>{escape(part.text)}</div>")
-        elif isinstance(part, ImagePart | FilePart):
+        elif isinstance(part, ImagePart | FilePart) and not kept_file(part):
             html.append(f"<div class=bubble hx-ignore>{attachment(part)}</div>")
     return "".join(html)
 

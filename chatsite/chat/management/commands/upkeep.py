@@ -3,11 +3,13 @@
 from django.core.management.base import BaseCommand
 from django.db import connection
 
-from chatsite.chat import upkeep
+from chatsite.chat import attachments, upkeep
 
 
 class Command(BaseCommand):
-    help = "Folds the logs of ended runs and prunes those older than EVENTS_KEEP_DAYS."
+    help = (
+        "Folds the logs of ended runs, prunes those older than EVENTS_KEEP_DAYS, removes what nobody holds."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument(
@@ -20,6 +22,8 @@ class Command(BaseCommand):
         steps = 0
         while upkeep.step():
             steps += 1
+        for shard in attachments.SHARDS:
+            steps += attachments.sweep(shard)
         if shrink:
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM FULL" if connection.vendor == "postgresql" else "VACUUM")
