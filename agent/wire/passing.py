@@ -26,9 +26,13 @@ MAX_HELD = 64 * 1024
 EDGE = 4096
 """Bytes kept of a stream's beginning and of its end."""
 
+# Only what stands in an event counts (or in the rest of one that is longer than what is kept): a server that goes over
+# to plain JSON in mid stream has not ended its stream.
 _END = {
-    "openai": re.compile(rb'^data:\s*\[DONE\]|"finish_reason"\s*:\s*"', re.MULTILINE),
-    "anthropic": re.compile(rb'"type"\s*:\s*"message_stop"|"stop_reason"\s*:\s*"'),
+    "openai": re.compile(rb'^data:\s*\[DONE\]|(?:^data:|\A)[^\r\n]*"finish_reason"\s*:\s*"', re.MULTILINE),
+    "anthropic": re.compile(
+        rb'(?:^data:|\A)[^\r\n]*(?:"type"\s*:\s*"message_stop"|"stop_reason"\s*:\s*")', re.MULTILINE
+    ),
 }
 _ERROR = re.compile(rb'^event: ?error\s|^data:\s*\{\s*"error"\s*:|"type"\s*:\s*"error"', re.MULTILINE)
 _MODEL = {

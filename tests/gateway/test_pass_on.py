@@ -172,6 +172,20 @@ async def test_a_stream_that_breaks_off_ends_in_an_error(http, standin, path, di
 
 
 @each_dialect
+async def test_a_stream_that_goes_over_to_plain_json_ends_in_an_error(http, standin, path, dialect, at):
+    """The JSON says how its answer ends, which is no end of the stream; and it names the endpoint's own model."""
+    endpoint = at(standin)
+    serve(endpoint, named={"fast": [(endpoint, "stand-in")]})
+    begun = recorded(standin, dialect, Say("Hello."))
+    begun = begun[: begun.index(b"\n\n", begun.index(b"Hello.")) + 2]
+    standin.play(Raw([begun, recorded(standin, dialect, Say("Hello."), stream=False)]))
+    answer = await http.post(path, json=asking(stream=True, model="fast"))
+    *_, last = answer.content.strip().split(b"\n\n")
+    assert json.loads(last.partition(b"data: ")[2])["error"]["message"]
+    assert b"stand-in" not in answer.content
+
+
+@each_dialect
 async def test_an_error_in_mid_stream_is_told_once(http, standin, path, dialect, at):
     serve(at(standin))
     standin.play(broken("error", dialect))
