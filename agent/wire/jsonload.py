@@ -26,9 +26,14 @@ def load(text: str | bytes) -> Any:
     except (ValueError, TypeError):  # TypeError: text that holds half a pair itself
         pass
     try:
-        return _mend(json.loads(text))
+        return _mend(json.loads(text if isinstance(text, str) else _utf8(text)))
     except (ValueError, RecursionError) as exc:
         raise NotJson(str(exc)) from exc
+
+
+def _utf8(text: bytes) -> str:
+    """The standard parser would guess UTF-16 and UTF-32 too, which nobody else who reads the same bytes does."""
+    return text.decode("utf-8-sig", "surrogatepass")
 
 
 def is_json(text: str) -> bool:

@@ -28,6 +28,17 @@ async def test_what_is_no_request_is_400(http, standin, path, raw):
 
 
 @each_path
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-32"])
+async def test_json_in_another_coding_than_utf8_is_400(http, standin, path, coding):
+    """Of what we read there and what an endpoint reads there the key's permission would be for one only."""
+    serve(openai_at(standin), anthropic_at(standin))
+    answer = await http.post(path, content=json.dumps(asking()).encode(coding))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("The body is no JSON")
+    assert standin.exchanges == []
+
+
+@each_path
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -150,6 +161,18 @@ async def test_a_field_without_counterpart_is_named(http, standin):
     answer = await http.post(MESSAGES, json=asking(tools=[{"type": "bash_20250124", "name": "bash"}]))
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith("tools: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("temperature", "warm"), ("temperature", True), ("temperature", []), ("stop", 7), ("stop", ["a", 7])],
+)
+async def test_a_parameter_of_another_type_is_400_when_it_has_to_be_translated(http, standin, field, value):
+    serve(anthropic_at(standin))
+    answer = await http.post(CHAT, json=asking(**{field: value}))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == field
+    assert standin.exchanges == []
 
 
 async def test_the_demo_model_speaks_both(http):

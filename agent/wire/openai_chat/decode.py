@@ -64,6 +64,13 @@ def _parameters(body: Json) -> Json:
     limit = parameters.pop("max_completion_tokens", None) or parameters.get("max_tokens")
     if limit is not None:
         parameters["max_tokens"] = check(limit, int, "max_tokens")
+    temperature = parameters.get("temperature", 1)
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
+        refuse("temperature", "must be a number")
+    stop = parameters.get("stop", "")
+    stops = stop if isinstance(stop, list) else [stop]
+    if not all(isinstance(each, str) for each in stops):
+        refuse("stop", "must be a string or a list of strings")
     return parameters
 
 
