@@ -45,11 +45,9 @@ def environment(**settings: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def process(
-    *command: str, env: Mapping[str, str], output: IO[Any] | None = None
+    *command: str, env: Mapping[str, str], output: IO[Any] | None = None, python: str = sys.executable
 ) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, env=dict(env), stdout=output or subprocess.DEVNULL
-    )
+    child = subprocess.Popen([python, *command], cwd=ROOT, env=dict(env), stdout=output or subprocess.DEVNULL)
     try:
         yield child
     finally:
