@@ -13,7 +13,7 @@ import httptools
 from bench.common import KEY, LOOPBACK
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
-MARKS = {"chat": b'"content":" token"', "messages": b'"text":" token"'}
+MARKS = {"chat": b'"content":" word', "messages": b'"text":" word'}
 """What stands once in each event of text, as the stand-in writes it."""
 
 

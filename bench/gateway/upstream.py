@@ -117,6 +117,11 @@ class Anthropic:
 DIALECTS: dict[bool, OpenAi | Anthropic] = {False: OpenAi(), True: Anthropic()}
 
 
+def words(count: int) -> list[str]:
+    """Not the same one again and again: some gateways take that for a fault of the model."""
+    return [f" word{number % 10}" for number in range(count)]
+
+
 @cache
 def whole(messages: bool, asks: bool) -> bytes:
     body = json.dumps(DIALECTS[messages].whole(asks)).encode()
@@ -127,7 +132,7 @@ def whole(messages: bool, asks: bool) -> bytes:
 def stream(messages: bool, count: int, asks: bool) -> tuple[bytes, ...]:
     """The answer in writes of some events each, its head and its end included."""
     dialect = DIALECTS[messages]
-    texts = [" token"] * count if count else [SAID]
+    texts = words(count) if count else [SAID]
     events = [framed(event) for event in dialect.deltas([] if asks else texts, asks)]
     events += [framed(dialect.last(asks)), END]
     events[0] = SSE_HEAD + events[0]
@@ -174,7 +179,7 @@ class Endpoint(asyncio.Protocol):
                 self._transport.write(piece)
             return
         dialect, loop = DIALECTS[messages], asyncio.get_running_loop()
-        events = dialect.deltas([" token"] * paced, False)
+        events = dialect.deltas(words(paced), False)
         begun = loop.time()
         self._transport.write(SSE_HEAD)
         for number, event in enumerate(events):
