@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-BENCHES = ("loop", "server", "start", "browser", "crowd", "lasting")
+BENCHES = ("loop", "server", "start", "browser", "crowd", "lasting", "gateway")
 
 
 def main() -> int:

@@ -24,10 +24,10 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
-from ag_ui.core import RunAgentInput
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agent.errors import InvalidRequest
 from agent.messages import ContentPart, Message, TextPart, ToolResultPart
@@ -87,6 +87,14 @@ def decode_run_input(body: object, *, max_text: int = MAX_TEXT) -> RunInput:
 # -- the shape, checked by AG-UI's own types -----------------------------------------------------------------
 
 
+@cache
+def _run_agent_input() -> type[BaseModel]:
+    """AG-UI's own type, loaded with the first request: its models take 8 MiB, which a gateway alone can do without."""
+    from ag_ui.core import RunAgentInput
+
+    return RunAgentInput
+
+
 def _checked(body: object) -> Json:
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.")
@@ -94,7 +102,7 @@ def _checked(body: object) -> Json:
     _limit(body.get("tools"), MAX_TOOLS, "tools")
     body = _with_tool_descriptions(body)
     try:
-        RunAgentInput.model_validate(body)
+        _run_agent_input().model_validate(body)
     except ValidationError as exc:
         raise InvalidRequest(_first_error(exc, body)) from exc
     return body
