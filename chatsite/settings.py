@@ -107,6 +107,7 @@ SECURE_CSP = {
     "style-src": ["'self'"],
     "img-src": ["'self'", "data:", "blob:"],
     "connect-src": ["'self'"],
+    "manifest-src": ["'self'"],
     "form-action": ["'self'"],
     "base-uri": ["'none'"],
     "frame-ancestors": ["'none'"],

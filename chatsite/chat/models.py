@@ -1,5 +1,5 @@
-"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments` and `transfer`
-write them.
+"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments`, `transfer`
+and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call

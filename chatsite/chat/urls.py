@@ -1,6 +1,6 @@
 from django.urls import path
 
-from chatsite.chat import api_doors, uploads, views, views_attachments, views_organizing
+from chatsite.chat import api_doors, uploads, views, views_attachments, views_installing, views_organizing
 
 app_name = "chat"
 
@@ -24,6 +24,7 @@ urlpatterns = [
     path(
         "threads/<str:thread_id>/export.md", views_organizing.export, {"kind": "md"}, name="export_markdown"
     ),
+    path("tour", views_organizing.tour, name="tour"),
     path("import", views_organizing.take_in, name="import"),
     path("search", views_organizing.find, name="search"),
     path("archive", views_organizing.archive, name="archive"),
@@ -31,5 +32,6 @@ urlpatterns = [
     path("threads/<str:thread_id>/attachments/<str:id>", views_attachments.attachment, name="attachment"),
     path("s/<str:token>/attachments/<str:id>", views_attachments.shared_attachment, name="shared_attachment"),
     path("api/attachments", uploads.upload_view, name="upload"),
+    path("manifest.webmanifest", views_installing.manifest, name="manifest"),
     path("api/chat", api_doors.view, name="api"),
 ]

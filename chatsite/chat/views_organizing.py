@@ -14,7 +14,7 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent.text import storable
-from chatsite.chat import commands, db, organizing, search, store, transfer, transfer_files
+from chatsite.chat import commands, db, demothread, organizing, search, store, transfer, transfer_files
 from chatsite.chat.commands import Organize
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
@@ -175,6 +175,14 @@ async def take_in(request: HttpRequest) -> HttpResponse:
         raise
     except Problem as problem:
         return await _archive(request, str(problem), problem.status)
+    return _to(reverse("chat:thread", args=[thread.public_id]))
+
+
+@require_POST
+@door
+async def tour(request: HttpRequest) -> HttpResponse:
+    """A thread in which each state can be seen."""
+    thread = await db.write(demothread.make, request.person)  # type: ignore[attr-defined]
     return _to(reverse("chat:thread", args=[thread.public_id]))
 
 

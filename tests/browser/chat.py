@@ -117,6 +117,6 @@ class Chat:
     def expect_settled(self) -> None:
         """No spinner, no state that says something is still on its way."""
         self.done()
-        assert not self.log.locator(".st.busy, .dots").count()
+        assert not self.log.locator(".st.busy, .end.busy").count()
         expect(self.stop_button).to_be_hidden()
         expect(self.send_button).to_be_visible()

@@ -21,8 +21,7 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
     """The line behind a run: that it works, or how it ended, what to do next, and what it took."""
     run = segment.run
     if run.active:
-        dots = "<span class=dots><i></i><i></i><i></i></span>"
-        return f'<footer id={id}e class="end busy" aria-hidden=true>{dots}</footer>'
+        return f'<footer id={id}e class="end busy" aria-hidden=true></footer>'
     went_on = words.waited(run) and bool(links.taken_up(run))
     resumed = run.id in links.resumed
     end = words.end_of(run, turns(segment), waits=not went_on, too_late=_too_late(links), resumed=resumed)

@@ -63,7 +63,7 @@ class Growing:
         self._feed(text, is_open=is_open)
         version = "" if self.version == "x" else f" data-v={self.version}"
         blocks = "".join(f"<div>{html}</div>" for html in self.blocks.html)
-        return f"<div id={self.id} class=md hx-ignore{version}>{blocks}</div>"
+        return f"<div id={self.id} class=md dir=auto hx-ignore{version}>{blocks}</div>"
 
     def changes(self, text: str, *, is_open: bool) -> str:
         """Raises ValueError when the text is not the earlier one and more."""

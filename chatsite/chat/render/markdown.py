@@ -66,7 +66,7 @@ def _fresh_code(code: str, language: str) -> str:
 def figure(code: str, language: str) -> str:
     """A code block (HTML already) with its language and a copy button; focusable, since it may scroll."""
     return (
-        f'<figure class="code"><figcaption>{escape(language) or "text"}'
+        f'<figure class="code" dir="ltr"><figcaption>{escape(language) or "text"}'
         f'<button type="button" class="copy">Copy</button></figcaption>'
         f'<pre tabindex="0"><code>{code}</code></pre></figure>'
     )
@@ -203,7 +203,7 @@ _ATTRIBUTES: dict[str, set[str]] = {
     "button": {"type", "class"},
     "code": {"class"},
     "div": {"class", "tabindex"},
-    "figure": {"class"},
+    "figure": {"class", "dir"},
     "input": {"type", "disabled", "checked", "aria-label"},
     "li": {"class"},
     "ol": {"start"},

@@ -124,7 +124,7 @@ class Writer:
         if message.role == "user":
             return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}</article>'
         if message.role != "assistant":
-            text = f"<div class=md hx-ignore><p class=raw>{escape(message.text)}</p></div>"
+            text = f"<div class=md dir=auto hx-ignore><p class=raw>{escape(message.text)}</p></div>"
             head = "What the assistant was told" if NOTICE in message.metadata else "Instructions"
             return f'<details id={id} class="msg fold"><summary>{head}</summary>{text}</details>'
         parts = "".join(
@@ -210,7 +210,7 @@ def _user_parts(message: Message) -> str:
     html = [f"<div class=given hx-ignore>{kept}</div>"] if kept else []
     for part in message.parts:
         if isinstance(part, TextPart):
-            html.append(f"<div class=bubble hx-ignore{scrolls(part.text)}>{escape(part.text)}</div>")
+            html.append(f"<div class=bubble dir=auto hx-ignore{scrolls(part.text)}>{escape(part.text)}</div>")
         elif isinstance(part, ImagePart | FilePart) and not kept_file(part):
             html.append(f"<div class=bubble hx-ignore>{attachment(part)}</div>")
     return "".join(html)

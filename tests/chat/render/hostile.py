@@ -93,7 +93,7 @@ OURS = {"hx-up", "hx-set", "hx-add", "hx-partial", "title"}
 ATTRIBUTES = {
     *("accent", "display", "fence", "form", "mathvariant", "movablelimits", "stretchy", "width"),
     *("alt", "aria-hidden", "aria-label", "checked", "class", "data-v", "disabled", "form", "hidden", "href"),
-    *("hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
+    *("dir", "hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
     *(
         "aria-describedby",
         "aria-labelledby",
