@@ -12,6 +12,7 @@ Rule 3: news travel as "something changed in thread T"; if one is lost, the next
 from __future__ import annotations
 
 import asyncio
+import random
 import weakref
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
@@ -33,8 +34,12 @@ AT_ONCE = 64
 FOLD_AT_MOST = 2000
 """Events that are folded to find out what one reader saw; one who would cost more gets the whole newest state."""
 
-LOOK_UP = 5.0
-"""Seconds of silence after which a reader looks up: to ask again whether it may still read, to say it is alive."""
+LOOK_UP = 2.3
+"""Most seconds of silence after which a reader looks up: to ask again whether it may still read, to say it is alive.
+
+Whoever may not read any more is cut off within 5 seconds: an answer is good until `stream.Recheck` asks again, and it
+can ask only when the reader looks up.
+"""
 
 
 class LiveRun:
@@ -192,13 +197,14 @@ class Channel:
                 future.set_result(None)
 
     async def changed(self, seen: int) -> bool:
-        """Wait until the version is another than `seen`. False: nothing happened for `LOOK_UP` seconds."""
+        """Wait until the version is another than `seen`. False: nothing happened for about `LOOK_UP` seconds."""
         if self.version != seen or draining.is_leaving():
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
-            async with asyncio.timeout(LOOK_UP):
+            # Not all at the same moment: readers that came together would look up together for ever.
+            async with asyncio.timeout(LOOK_UP * random.uniform(0.9, 1)):
                 await future
         except TimeoutError:
             return False
@@ -265,7 +271,8 @@ class Heard:
 async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0) -> AsyncIterator[Heard]:
     """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over.
 
-    Like all readers it ends before that when this process leaves.
+    Like all readers it ends before that when this process leaves. Who was told by a server that died what was never
+    kept is told the run from its start.
     """
     with channel.reading():
         while not draining.is_leaving():
@@ -279,6 +286,10 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             else:
                 over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
                 found = await db.read(store.events_after, run_pk, after, at_most=AT_ONCE)
+                skips = bool(found) and 0 < after < found[0][0] - 1
+                if skips and await db.read(store.is_in_gap, run_pk, after):
+                    after = 0
+                    continue
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))

@@ -165,6 +165,15 @@ def last_number(run_pk: int) -> int:
     return RunEvent.objects.filter(run_id=run_pk).aggregate(last=Max("number"))["last"] or 0
 
 
+def is_in_gap(run_pk: int, number: int) -> bool:
+    """Whether the log goes on behind `number` but has no such place: what was told there was lost with its server."""
+    rows = RunEvent.objects.filter(run_id=run_pk)
+    return (
+        rows.filter(first__gt=number).exists()
+        and not rows.filter(first__lte=number, number__gte=number).exists()
+    )
+
+
 def next_run(thread_pk: int, after: int) -> Run | None:
     """The first run of the thread that began after the one with key `after`."""
     return Run.objects.filter(thread_id=thread_pk, pk__gt=after).order_by("pk").first()

@@ -43,7 +43,7 @@ PIECE = 8 * 1024
 """Bytes after which frames that are there together go out in another write."""
 
 HEARTBEAT = 15.0
-"""Seconds of silence after which a connection gets a sign of life."""
+"""Most seconds of silence on a connection: before the look-up behind which it would be longer, a sign of life."""
 
 Frames = AsyncIterator[bytes | None]
 """Frames of a stream; None: nothing came, look up."""
@@ -69,8 +69,8 @@ class Recheck:
 
 
 def _soon() -> float:
-    """Within `LOOK_UP`, and not with everybody else: streams that began together would ask together for ever."""
-    return time.monotonic() + eventlog.LOOK_UP * random.uniform(0.4, 1)
+    """Behind one look-up and before the second: 1.1 and the 1 until the next look-up are 5 seconds at most."""
+    return time.monotonic() + eventlog.LOOK_UP * random.uniform(0.8, 1.1)
 
 
 async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
@@ -80,7 +80,7 @@ async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
         async for frame in frames:
             if not await recheck.holds():
                 return
-            if frame is None and time.monotonic() - told_at < HEARTBEAT:
+            if frame is None and time.monotonic() + eventlog.LOOK_UP - told_at < HEARTBEAT:
                 continue
             told_at = time.monotonic()
             yield frame or ALIVE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -9,11 +11,13 @@ from agent.providers.demo_texts import SLOW
 from tests.browser.chat import Chat, words_of
 from tests.browser.conftest import OpenChat
 from tests.server import Person, Server
-from tests.standin import Say, StandIn
+from tests.standin import DONE, Raw, Say, StandIn, chunk
 
 ANSWER = SLOW.replace("**", "")
 # About three seconds: long enough to do things meanwhile.
 SLOWLY = Say(ANSWER, pieces=12, delay=0.016)
+
+CUTS = 20
 
 NETWORK_LOST = "ERR_INTERNET_DISCONNECTED|htmx:sse:error: Failed to fetch"
 
@@ -147,6 +151,48 @@ def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(
     assert words_of(streaming.answer_text()) != words_of(ANSWER)
     streaming.page.context.set_offline(False)
     expect_whole(streaming)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_connection_that_is_cut_twenty_times_in_one_answer_loses_and_doubles_nothing(
+    chat: Chat, standin: StandIn, watch
+):
+    watch.allow(NETWORK_LOST)
+    size = len(ANSWER) // (CUTS + 1)
+    pieces = [ANSWER[begin : begin + size] for begin in range(0, len(ANSWER), size)]
+    released = [1]
+    standin.play(Raw(bit_by_bit(pieces, released), delay=0.05))  # type: ignore[arg-type]  # made while it is written
+    chat.ask("Bit by bit", model="stand-in")
+    chat.grown(10)
+    for number in range(2, len(pieces) + 1):
+        before = letters_of(chat)
+        cut_streams(chat.page)
+        released[0] = number
+        chat.page.wait_for_function(
+            "([n]) => document.querySelector('#log > .run:last-child .bot > .md')"
+            ".textContent.replace(/\\s/g, '').length > n",
+            arg=[len(before)],
+            timeout=30_000,
+        )
+        assert letters_of(chat).startswith(before)
+    assert len(pieces) - 1 >= CUTS
+    expect_whole(chat)
+
+
+def bit_by_bit(pieces: list[str], released: list[int]) -> Iterator[bytes]:
+    """An answer of which so many pieces have come as are released; meanwhile only signs of life."""
+    yield chunk({"role": "assistant", "content": ""})
+    for number, piece in enumerate(pieces):
+        while number >= released[0]:
+            yield b": waiting\n\n"
+        yield chunk({"content": piece})
+    yield chunk({}, "stop")
+    yield DONE
+
+
+def letters_of(chat: Chat) -> str:
+    return "".join(words_of(chat.answer_text()))
 
 
 def test_a_hidden_tab_keeps_no_connection_and_catches_up_when_it_is_shown(streaming: Chat, server, person):

@@ -18,10 +18,11 @@ from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from agent.wire.agui import decode_event
-from chatsite.accounts.keys import new_api_key
+from chatsite.accounts.keys import new_api_key, revoke
+from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, thread_events
-from chatsite.chat.commands import Send
+from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, stream, thread_events
+from chatsite.chat.commands import Organize, Send
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from chatsite.chat.store import Cursor
@@ -83,7 +84,7 @@ class Stream:
         }
         self._sent: asyncio.Queue[dict] = asyncio.Queue()
         self._to_app: asyncio.Queue[dict] = asyncio.Queue()
-        self._text = ""
+        self._text = self.raw = ""
 
     async def __aenter__(self) -> Stream:
         self._to_app.put_nowait({"type": "http.request", "body": b"", "more_body": False})
@@ -95,15 +96,22 @@ class Stream:
         async with asyncio.timeout(10):
             await self._task
 
+    async def more(self) -> str:
+        """What comes next, whatever it is."""
+        async with asyncio.timeout(10):
+            message = await self._sent.get()
+        assert message.get("status", 200) == 200
+        text = message.get("body", b"").decode()
+        self.raw += text
+        return text
+
     async def frame(self) -> tuple[str, str]:
         """The next one that has an id: the id and its data."""
         async with asyncio.timeout(10):
             while True:
                 whole, mark, rest = self._text.partition("\n\n")
                 if not mark:
-                    message = await self._sent.get()
-                    assert message.get("status", 200) == 200
-                    self._text += message.get("body", b"").decode()
+                    self._text += await self.more()
                     continue
                 self._text = rest
                 lines = whole.split("\n")
@@ -210,6 +218,94 @@ async def test_a_poll_ends_when_its_user_is_deactivated(form, person, key, http,
     await deactivate(person)
     async with asyncio.timeout(5):
         assert (await waiting).status_code == 404
+
+
+async def delete(person, thread):
+    await commands.perform(person, thread.public_id, Organize(deleted=True), door="page")
+
+
+LOSSES = {
+    "deactivated": lambda person, thread: deactivate(person),
+    "key revoked": lambda person, thread: db.write(revoke_all, person),
+    "thread deleted": delete,
+}
+
+
+def revoke_all(person) -> None:
+    for key in ApiKey.objects.filter(user=person):
+        revoke(key)
+
+
+async def stream_until_cut(key, done, way: str, opened: asyncio.Event) -> None:
+    """Open it, and return when the server has ended it."""
+    thread_id = done.thread.public_id
+    if way == "socket":
+        communicator = socket(thread_id, by_key(key), after=f"{done.run.public_id}:0")
+        assert (await communicator.connect())[0]
+        opened.set()
+        while (await communicator.receive_output(60))["type"] != "websocket.close":
+            pass
+        return
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application), base_url="http://localhost", timeout=60
+    ) as http:
+        opened.set()
+        if way == "api":
+            run = {"runId": done.run.public_id}
+            await http.get("/api/chat", params=run, headers={"Authorization": f"Bearer {key}"})
+        else:
+            wait = {"wait": 25, "after": await newest(done)} if way == "poll" else {"format": way}
+            await http.get(events_at(thread_id), params=wait, headers={"Authorization": f"Bearer {key}"})
+
+
+async def newest(done) -> str:
+    live = eventlog.channel_of(done.thread.pk).live
+    assert live is not None
+    return f"{done.run.public_id}:{live.shown}"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("way", ["json", "html", "poll", "socket", "api"])
+async def test_an_open_stream_is_cut_when_its_reader_may_not_read_any_more(
+    way, loss, person, key, plays, settled, monkeypatch
+):
+    """In the middle of an answer that nothing comes of meanwhile."""
+    monkeypatch.setattr(eventlog, "LOOK_UP", 0.02)
+    gate = asyncio.Event()
+    plays(Turn("First, and second.", delta_size=7, gate=gate))
+    done = await begin(person)
+    channel = eventlog.channel_of(done.thread.pk)
+    await until(lambda: channel.active and channel.active.shown > 2)
+    opened = asyncio.Event()
+    reading = asyncio.ensure_future(stream_until_cut(key, done, way, opened))
+    await opened.wait()
+    await until(lambda: channel.readers > 0)
+    assert not reading.done()
+    await LOSSES[loss](person, done.thread)
+    async with asyncio.timeout(20):
+        await reading
+    assert channel.readers == 0
+    gate.set()
+    await settled()
+
+
+def test_an_answer_to_who_may_read_is_good_for_less_than_five_seconds():
+    """At the worst a reader looks up just before it would be asked for again, and then only after a whole silence."""
+    assert eventlog.LOOK_UP * (1.1 + 1) < 5
+    begun = time.monotonic()
+    assert all(stream._soon() - begun <= eventlog.LOOK_UP * 1.1 + 0.5 for _ in range(100))
+
+
+async def test_a_silent_stream_shows_signs_of_life(person, key, plays, settled, monkeypatch):
+    monkeypatch.setattr(eventlog, "LOOK_UP", 0.02)
+    monkeypatch.setattr(stream, "HEARTBEAT", 0.1)
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    for form in ("json", "html"):
+        async with Stream(key, done.thread.public_id, f"format={form}") as open_stream:
+            while open_stream.raw.count(stream.ALIVE.decode()) < 4:
+                await open_stream.more()
 
 
 async def test_a_poll_of_a_server_that_leaves_says_when_to_ask_again(person, key, http, plays, settled):
