@@ -14,7 +14,7 @@ from typing import Literal
 
 from agent.approvals import Resolutions, Verdicts
 from agent.messages import Message, ToolCallPart, ToolResultPart, Transcript, open_calls
-from agent.results import error_result
+from agent.results import UNKNOWN_OUTCOME, error_result
 from agent.steps import NOT_RUN, AtClient, Placed, last_turn, place
 from agent.tools import ToolRegistry
 
@@ -24,9 +24,6 @@ CLOSED: Mapping[ClosingCode, str] = {
     "incomplete_stream": NOT_RUN[None][1],
 }
 
-UNKNOWN_OUTCOME = (
-    "No result was kept for this call. It may have run, and it may not: check before you send it again."
-)
 NOT_ANSWERED = "This call was not answered: the person went on without it."
 MOVED_ON = "This call was not run: the person went on without approving it."
 

@@ -55,7 +55,7 @@ from agent.steps import (
 from agent.strategies import why_stop
 from agent.tally import Tally
 from agent.tool_calls import run_calls
-from agent.tool_slots import NO_HOOKS, result_event
+from agent.tool_slots import NO_HOOKS, as_it_may_have_happened, result_event
 from agent.tools import ToolRegistry
 from agent.turns import Turn
 from agent.verdicts import Judge
@@ -204,7 +204,7 @@ class AgentRun:
             for result in opening_answers(
                 self.transcript, self._tools, self._resolutions, verdicts, client_results
             ):
-                yield result_event(result, self.ctx)
+                yield result_event(as_it_may_have_happened(result, self.ctx), self.ctx)
         self.transcript = close_old_calls(self.transcript)
 
     # -- step by step ----------------------------------------------------------------------------------------
@@ -269,6 +269,7 @@ class AgentRun:
             calls = {call.id: call for call in open_calls(self.transcript)}
             for result in step.results:
                 call = ToolCall(calls[result.tool_call_id])
+                result = as_it_may_have_happened(result, self.ctx)
                 yield result_event(await self._stack.on_after_tool_call(call, result), self.ctx)
         else:
             self.ctx.abort.check()

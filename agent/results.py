@@ -17,6 +17,10 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from agent.messages import ContentPart, FilePart, ImagePart, TextPart, ToolResultPart
 from agent.text import storable
 
+UNKNOWN_OUTCOME = (
+    "No result was kept for this call. It may have run, and it may not: check before you send it again."
+)
+
 Content = str | tuple[ContentPart, ...]
 
 

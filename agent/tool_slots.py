@@ -25,7 +25,7 @@ from agent.messages import ToolCallPart, ToolResultPart
 from agent.middleware import Skip, ToolCall, Transform
 from agent.nesting import Berth, Nest, Suspended
 from agent.receipts import BEGUN
-from agent.results import content_of, cut_to, error_result
+from agent.results import UNKNOWN_OUTCOME, content_of, cut_to, error_result
 from agent.text import storable
 from agent.tool_attempts import BROKEN, attempt_tool, failure
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput, ToolRegistry, parse
@@ -101,6 +101,7 @@ class Slot:
     ) -> Slot:
         if isinstance(call, ToolCallPart):
             return cls(call, tools.get(call.name), ctx, hooks, news, nest)
+        call = as_it_may_have_happened(call, ctx)
         slot = cls(ToolCallPart(call.tool_call_id, ""), None, ctx, hooks, news, None, call)
         slot.result = None if hooks is not NO_HOOKS else result_event(call, ctx)
         return slot
@@ -117,7 +118,10 @@ class Slot:
 
     async def _work(self) -> None:
         try:
-            done = await self._finished(await self._run())
+            done = await self._run()
+            if not self.claimed:
+                done = replace(done, result=as_it_may_have_happened(done.result, self.ctx))
+            done = await self._finished(done)
         except asyncio.CancelledError:
             if self.muted:
                 raise
@@ -271,6 +275,13 @@ class _Done:
     arguments: Mapping[str, Any] | None = None
     transformed: str | None = None
     beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def as_it_may_have_happened(result: ToolResultPart, ctx: RunContext) -> ToolResultPart:
+    """What says why a call does not run says so of this run: one that an earlier run began may have had its effect."""
+    if result.error is None or result.tool_call_id not in ctx.before.begun_calls:
+        return result
+    return error_result(result.tool_call_id, "outcome_unknown", UNKNOWN_OUTCOME)
 
 
 def result_event(

@@ -272,7 +272,7 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
     """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over.
 
     Like all readers it ends before that when this process leaves. Who was told by a server that died what was never
-    kept is told the run from its start.
+    kept is told all messages as they were kept.
     """
     with channel.reading():
         while not draining.is_leaving():
@@ -286,10 +286,9 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
             else:
                 over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
                 found = await db.read(store.events_after, run_pk, after, at_most=AT_ONCE)
-                skips = bool(found) and 0 < after < found[0][0] - 1
-                if skips and await db.read(store.is_in_gap, run_pk, after):
-                    after = 0
-                    continue
+                if found and 0 < after < found[0][0] - 1:
+                    told_to_no_avail = await db.read(store.snapshot_in_gap, run_pk, after)
+                    found = [(found[0][0] - 1, each) for each in told_to_no_avail] + found
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))

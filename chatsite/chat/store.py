@@ -165,13 +165,14 @@ def last_number(run_pk: int) -> int:
     return RunEvent.objects.filter(run_id=run_pk).aggregate(last=Max("number"))["last"] or 0
 
 
-def is_in_gap(run_pk: int, number: int) -> bool:
-    """Whether the log goes on behind `number` but has no such place: what was told there was lost with its server."""
+def snapshot_in_gap(run_pk: int, number: int) -> tuple[MessagesSnapshot, ...]:
+    """For a reader at a place that the log has not, though it goes on behind it: what was told there was lost with its
+    server. Empty for one whose place is known."""
     rows = RunEvent.objects.filter(run_id=run_pk)
-    return (
-        rows.filter(first__gt=number).exists()
-        and not rows.filter(first__lte=number, number__gte=number).exists()
-    )
+    if rows.filter(first__lte=number, number__gte=number).exists():
+        return ()
+    run = Run.objects.select_related("thread").get(pk=run_pk)
+    return (MessagesSnapshot(messages=tuple(map(message_of, _branch_of(run)))),)
 
 
 def next_run(thread_pk: int, after: int) -> Run | None:

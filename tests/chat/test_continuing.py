@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from agent import ToolContext, ToolRegistry, tool
 from agent.errors import ProviderUnreachable
-from agent.events import RunError, RunFinished, RunStarted, Terminal, ToolCallStart
+from agent.events import MessagesSnapshot, RunError, RunFinished, RunStarted, Terminal, ToolCallStart
 from agent.messages import NOTICE, Transcript, open_calls
 from agent.providers.scripted import ScriptedProvider, Turn
 from agent.reducer import apply
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import actions, agents, commands, db, eventlog, recovery, rounds, runner, store
+from chatsite.chat import actions, agents, commands, db, eventlog, policy, recovery, rounds, runner, store
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.commands import Continue, Retry, Send, Stop
 from chatsite.chat.heartbeat import PROCESS, Beat
@@ -236,6 +236,24 @@ async def test_a_tool_that_is_not_idempotent_any_more_does_not_run_again(person,
         "a": "outcome_unknown", "b": "outcome_unknown", "c": "unknown_tool",
     }  # fmt: skip
     assert [len(keys) for keys in made.keys.values()] == [1, 1, 0]
+
+
+async def test_one_that_is_denied_before_it_ran_again_may_have_happened_all_the_same(
+    person, plays, settled, doings, monkeypatch
+):
+    plays(CALLS, Turn("Well."))
+    done = await killed_within_tools(person, doings)
+    doings.hold.set()
+    monkeypatch.setattr(policy, "of_thread", lambda *_: lambda *_: "deny")
+    await recover()
+    await settled()
+    results = [part for message in await transcript_of(done.thread) for part in message.tool_results]
+    assert {part.tool_call_id: part.error for part in results} == {
+        "a": "outcome_unknown", "b": "outcome_unknown", "c": "denied",
+    }  # fmt: skip
+    states = {call.call_id: call.state for call in await db.read(lambda: list(ToolCall.objects.all()))}
+    assert states == {"a": "unknown", "b": "unknown", "c": "denied"}
+    assert [len(keys) for keys in doings.keys.values()] == [1, 1, 0]
 
 
 async def test_a_stop_before_it_ran_again_says_that_it_may_have_happened(person, plays, settled, doings):
@@ -544,8 +562,11 @@ async def test_a_reader_of_the_lost_run_hears_its_end_and_goes_on_with_the_rest(
     await recover()
     async with asyncio.timeout(20):
         await reading
-    assert isinstance(heard[0], RunError)
-    assert isinstance(heard[1], RunStarted)
+    snapshot, end, start, *_ = heard
+    assert isinstance(snapshot, MessagesSnapshot), "it was told three events that were never kept"
+    assert snapshot.messages == (await transcript_of(done.thread)).messages[:2]
+    assert isinstance(end, RunError)
+    assert isinstance(start, RunStarted)
     await settled()
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 class Follower:
-    """Keeps what it hears by cursor, comes back with the last one, and forgets what a log never had."""
+    """Keeps what it hears, comes back with the last cursor, and takes a snapshot for all there is."""
 
     def __init__(self, server: Server, thread: str, api: Api) -> None:
         self.url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
@@ -30,12 +30,7 @@ class Follower:
 
     @property
     def text(self) -> str:
-        return "".join(
-            event["delta"]
-            for run in self.heard.values()
-            for _, event in sorted(run.items())
-            if event["type"] == "TEXT_MESSAGE_CONTENT"
-        )
+        return "".join(text_of(event) for run in self.heard.values() for _, event in sorted(run.items()))
 
     @property
     def is_over(self) -> bool:
@@ -58,10 +53,16 @@ class Follower:
             return
         self.cursor = frame["cursor"]
         run_id, _, number = self.cursor.rpartition(":")
-        run = self.heard[run_id]
-        for later in [each for each in run if each >= int(number)]:
-            del run[later]  # told by the server that died, and not kept
-        run[int(number)] = frame["event"]
+        if frame["event"]["type"] == "MESSAGES_SNAPSHOT":
+            self.heard.clear()  # the server that died had told what was not kept
+        assert int(number) not in self.heard[run_id]
+        self.heard[run_id][int(number)] = frame["event"]
+
+
+def text_of(event: dict) -> str:
+    if event["type"] == "MESSAGES_SNAPSHOT":
+        return "".join(each["content"] for each in event["messages"] if each["role"] == "assistant")
+    return event["delta"] if event["type"] == "TEXT_MESSAGE_CONTENT" else ""
 
 
 def kill(server: Server) -> None:
