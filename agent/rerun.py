@@ -25,6 +25,7 @@ from agent.events import TurnEnd
 from agent.messages import FinishReason, Message, Usage
 from agent.wire import anthropic, openai_chat
 from agent.wire.jsonload import call_object
+from agent.wire.jsontext import TOO_DEEP
 
 Json = dict[str, Any]
 Dialect = Literal["openai", "anthropic"]
@@ -176,16 +177,24 @@ NOT_OPTIONAL = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def copied(value: Any) -> Any:
-    """The same JSON in objects and lists of its own, however deep it is."""
+    """The same JSON in objects and lists of its own, however deep it is. What holds itself (a hook may give anything)
+    is cut off there."""
     made = _own(value)
-    todo = [made]
+    inside: set[int] = set()
+    todo: list[tuple[Any, Any]] = [(value, made)]  # the last of each is a source alone: all within it is done
     while todo:
-        within = todo.pop()
-        if isinstance(within, dict | list):
-            for key, item in within.items() if isinstance(within, dict) else enumerate(within):
-                if isinstance(item, dict | list | tuple):
-                    within[key] = _own(item)
-                    todo.append(within[key])
+        source, within = todo.pop()
+        if not isinstance(within, dict | list):
+            inside.discard(id(source))
+            continue
+        inside.add(id(source))
+        todo.append((source, None))
+        for key, item in within.items() if isinstance(within, dict) else enumerate(within):
+            if id(item) in inside:
+                within[key] = TOO_DEEP
+            elif isinstance(item, dict | list | tuple):
+                within[key] = _own(item)
+                todo.append((item, within[key]))
     return made
 
 

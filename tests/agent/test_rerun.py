@@ -19,6 +19,7 @@ from agent.rerun import (
     tool_names,
     turn_of,
 )
+from agent.wire.jsontext import TOO_DEEP
 
 CALLING = Message(
     "m1",
@@ -106,6 +107,13 @@ def test_a_copy_is_the_same_and_shares_nothing_however_deep_it_is():
         deep = [deep]
     assert isinstance(copied(deep), list)
     assert copied("text") == "text"
+
+
+def test_a_copy_of_what_holds_itself_is_cut_off_there():
+    value = {"a": [1], "twice": [[2]]}
+    value["twice"].append(value["twice"][0])
+    value["a"] += [value, value, value["a"]]
+    assert copied(value) == {"a": [1, TOO_DEEP, TOO_DEEP, TOO_DEEP], "twice": [[2], [2]]}
 
 
 def test_optional_params_are_the_request_without_model_messages_and_the_way_it_is_sent():

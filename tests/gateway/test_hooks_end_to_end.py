@@ -732,6 +732,38 @@ async def test_a_body_that_nests_deep_is_no_internal_error(http, standin, load, 
     assert response.status_code == 200 or response.json()["error"]["message"]
 
 
+class HoldsItself(BaseHook):
+    """Gives what has no end as its JSON."""
+
+    def __init__(self, where):
+        self.where = where
+
+    async def pre_call(self, body, call):
+        body["more"] = body
+        return body if self.where == "body" else None
+
+    async def look(self, turn, call):
+        endless = {}
+        endless["more"] = [endless, endless]
+        if self.where == "answer":
+            return Plan(response_override={**(call.response or {}), "more": endless})
+        patch = Patch(messages=call.messages, optional_params={"metadata": endless}, kwargs={"mine": endless})
+        return Plan(run_agentic_loop=True, request_patch=patch) if self.where == "patch" else None
+
+
+@each_dialect
+@streamed_or_not
+@pytest.mark.parametrize("where", ["body", "answer", "patch"])
+async def test_json_of_a_hook_that_holds_itself_does_not_hold_up_the_server(
+    http, standin, load, dialect, stream, where
+):
+    load(HoldsItself(where))
+    serve(ENDPOINTS[dialect](standin))
+    async with asyncio.timeout(30):
+        response = await http.post(PATHS[dialect], json=asking("tea?", stream=stream))
+    assert response.status_code == 200
+
+
 @each_dialect
 @pytest.mark.parametrize(
     "wrong",
