@@ -95,7 +95,8 @@ def _is_address(text: str) -> bool:
     except httpx.InvalidURL:
         return False
     plain = not (url.userinfo or url.query or url.fragment) and not any(sign.isspace() for sign in text)
-    return plain and url.scheme in ("http", "https") and bool(url.host)
+    has_port = url.port is None or 0 < url.port < 65536
+    return plain and has_port and url.scheme in ("http", "https") and bool(url.host)
 
 
 @dataclass(frozen=True, slots=True)

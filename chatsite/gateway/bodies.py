@@ -97,9 +97,14 @@ def _head_of(raw: bytes) -> tuple[Json, Json | None]:
 def _model(value: Any) -> str:
     if value is None:
         raise Refused(400, "invalid_request", "model: is required.", param="model")
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
+    if not is_model_name(value):
         raise Refused(400, "invalid_request", "model: must be a model's name.", param="model")
-    return value
+    name: str = value
+    return name
+
+
+def is_model_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
 
 
 def _flag(value: Any) -> bool:

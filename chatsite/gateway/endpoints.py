@@ -16,7 +16,9 @@ What is wrong is a ConfigError: a sentence that names the entry and says what to
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,13 +31,16 @@ from agent.errors import InvalidRequest
 from agent.providers.base import Provider
 from agent.providers.http import Endpoint as Address
 from agent.providers.http import HttpProvider, Timeouts
+from chatsite.gateway.bodies import MAX_NAME, is_model_name
 from chatsite.gateway.conf import setting
 from chatsite.gateway.dialects import CODECS, Dialect
 
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 ENDPOINT_FIELDS = frozenset({"dialect", "base_url", "api_key", "api_key_env", "headers", "models"})
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 TIMEOUT_FIELDS = {"connect_timeout": "connect", "first_byte_timeout": "first_byte", "idle_timeout": "idle"}
+A_MODEL_NAME = f"a model's name has 1 to {MAX_NAME} characters, all of them printable"
 
 NOWHERE = URL()
 NO_TIMEOUTS = Timeouts()
@@ -171,7 +176,7 @@ def _endpoint(name: str, entry: Mapping[str, Any]) -> Endpoint:
             known = ", ".join(sorted(ENDPOINT_FIELDS | TIMEOUT_FIELDS.keys()))
             raise ConfigError(f"{where} has {field_name!r}; it may hold {known}.")
     dialect = entry.get("dialect")
-    if dialect not in CODECS:
+    if not isinstance(dialect, str) or dialect not in CODECS:
         raise ConfigError(f'{where}.dialect is {dialect!r}; write "openai" or "anthropic".')
     try:
         return make_endpoint(
@@ -188,6 +193,8 @@ def _endpoint(name: str, entry: Mapping[str, Any]) -> Endpoint:
 
 
 def _targets(name: str, entry: Any, endpoints: Mapping[str, Endpoint]) -> tuple[Target, ...]:
+    if not is_model_name(name):
+        raise ConfigError(f"GATEWAY_MODELS.models has the name {name[:50]!r}; {A_MODEL_NAME}.")
     where = f"GATEWAY_MODELS.models.{name}"
     steps = [entry] if isinstance(entry, str) else entry
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) for step in steps):
@@ -219,8 +226,10 @@ def _key(entry: Mapping[str, Any], where: str) -> str:
 def _headers(entry: Mapping[str, Any], where: str) -> dict[str, str]:
     headers = _object(entry.get("headers", {}), f"{where}.headers")
     for name, value in headers.items():
-        if not isinstance(value, str) or not (name + value).isprintable() or not name.isascii():
-            raise ConfigError(f"{where}.headers.{name} must be text of one line.")
+        if not HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{where}.headers has the name {name!r}; write a header's, such as x-team.")
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            raise ConfigError(f"{where}.headers.{name} must be ASCII text of one line.")
     return dict(headers)
 
 
@@ -228,7 +237,7 @@ def _listed(entry: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
     models = entry.get("models")
     if models is None or models == "*":
         return None if models is None else ()
-    if not isinstance(models, list) or not models or not all(isinstance(model, str) for model in models):
+    if not isinstance(models, list) or not models or not all(map(is_model_name, models)):
         raise ConfigError(f'{where}.models must be a list of names, or "*" for those that it lists itself.')
     return tuple(models)
 
@@ -238,7 +247,8 @@ def _timeouts(entry: Mapping[str, Any], where: str) -> Timeouts:
     for field_name, timeout in TIMEOUT_FIELDS.items():
         if field_name in entry:
             seconds = entry[field_name]
-            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0:
+            is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+            if not is_number or not 0 < seconds < math.inf:
                 raise ConfigError(f"{where}.{field_name} is {seconds!r}; write seconds, a number above 0.")
             given[timeout] = float(seconds)
     make = partial(Timeouts, **given)
