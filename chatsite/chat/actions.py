@@ -105,10 +105,19 @@ def send_message(
     if known is not None and known.run is not None:
         _check_same(known, message)
         return Begun(thread, known.run, fresh=False)
-    thread = _locked(thread)
-    _check_free(thread, start.run_id)
+    thread = locked(thread)
+    check_free(thread, start.run_id)
+    check_new(thread, message)
+    return ask(thread, message, client_id, start)
+
+
+def check_new(thread: Thread, message: Message) -> None:
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
         raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
+
+
+def ask(thread: Thread, message: Message, client_id: str, start: Start) -> Begun:
+    """Put a person's message behind the head of a thread that is held and free, and begin the run that answers it."""
     run = _begin(thread, start)
     _withdraw_questions(thread, run)
     _append(thread, run, message, client_id)
@@ -128,17 +137,20 @@ def retry(
     start: Start,
     message_id: str | None = None,
 ) -> Begun:
-    """Answer a user message anew (the last one, or the one named): what stood behind it leaves the active branch.
+    """Answer a user message anew: what stood behind it leaves the active branch.
 
-    Nothing is deleted: the earlier answer stays a sibling in the tree.
+    It is the last one, or the one named, or the one that the answer named stands behind. Nothing is deleted: the
+    earlier answer stays a sibling in the tree.
     """
-    thread = _locked(thread)
-    asked = [row for row in store.active_branch(thread) if row.role == models.Message.Role.USER]
+    thread = locked(thread)
+    path = store.active_branch(thread)
     if message_id is not None:
-        asked = [row for row in asked if row.public_id == message_id]
+        named = next((place for place, row in enumerate(path) if row.public_id == message_id), -1)
+        path = path[: named + 1]
+    asked = [row for row in path if row.role == models.Message.Role.USER]
     if not asked:
         raise NothingToRetry("There is no message here to answer again.")
-    _check_free(thread, start.run_id)
+    check_free(thread, start.run_id)
     run = _begin(thread, start)
     _withdraw_questions(thread, run)
     question = asked[-1]
@@ -163,7 +175,7 @@ def answer(
     All or nothing: `Unanswerable` with a code, and nothing is taken, when one of them cannot be. The same answers
     sent again find the run that carries them out. `always` names tools to allow in this thread from now on.
     """
-    thread = _locked(thread)
+    thread = locked(thread)
     ids = [resolution.interrupt_id for resolution in resolutions]
     rows = list(
         models.Interrupt.objects.filter(thread=thread, public_id__in=ids).select_related("resumed_by")
@@ -174,13 +186,23 @@ def answer(
         raise Unanswerable(
             "This was answered already; look at the thread for what came of it.", "already_answered"
         )
-    open_rows = list(models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).select_related("run"))
+    shown = store.runs_on_branch(thread)
+    if any(row.run_id not in shown for row in rows):
+        raise Unanswerable(
+            "This was asked on another branch of the thread. Show that branch, then answer.",
+            "unknown_interrupt",
+        )
+    open_rows = list(
+        models.Interrupt.objects.filter(thread=thread, status=Status.OPEN, run__in=shown).select_related(
+            "run"
+        )
+    )
     now = timezone.now()
     try:
         check_resolutions([questions.interrupt_of(row) for row in open_rows], resolutions, tools, now)
     except InvalidRequest as error:
         raise Unanswerable(str(error), error.code) from None
-    _check_free(thread, start.run_id)
+    check_free(thread, start.run_id)
     asked_by = open_rows[-1].run
     run = _begin(thread, _carrying(start, asked_by), parent=asked_by)
     for resolution in resolutions:
@@ -198,9 +220,11 @@ def take_client_results(
     start: Start,
 ) -> Begun:
     """Go on with the results of calls that the thread's client ran."""
-    thread = _locked(thread)
-    _check_free(thread, start.run_id)
+    thread = locked(thread)
+    check_free(thread, start.run_id)
     last = thread.runs.order_by("-pk").first()
+    if last is not None and last.pk not in store.runs_on_branch(thread):
+        raise Conflict("The calls were made on another branch of the thread. Show that branch first.")
     if last is None or models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).exists():
         raise Unanswerable(
             "Open questions are answered together with the client's results.", "missing_answer"
@@ -218,13 +242,15 @@ def continue_lost(*, thread: Thread, start: Start, run_id: str | None = None) ->
 
     Asked for twice it finds the first one's run. Raises NothingToContinue when the thread has gone on.
     """
-    thread = _locked(thread)
+    thread = locked(thread)
     last = thread.runs.select_related("parent").order_by("-pk").first()
     if last is not None and last.continuation and last.state in Run.ACTIVE and _is_run(last.parent, run_id):
         return Begun(thread, last, fresh=False)
     if last is None or last.state != Run.State.LOST or not _is_run(last, run_id):
         raise NothingToContinue()
-    _check_free(thread, start.run_id)
+    if last.pk not in store.runs_on_branch(thread):
+        raise NothingToContinue()
+    check_free(thread, start.run_id)
     run = begin_continuation(thread, last, start, Run.Continuation.ASKED)
     return Begun(thread, run, fresh=True)
 
@@ -319,12 +345,12 @@ def title_from(text: str) -> str:
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rsplit(" ", 1)[0] + "…"
 
 
-def _locked(thread: Thread) -> Thread:
+def locked(thread: Thread) -> Thread:
     """The thread as it is now, held until the transaction ends (SQLite's IMMEDIATE holds everything already)."""
     return Thread.objects.select_for_update().get(pk=thread.pk)
 
 
-def _check_free(thread: Thread, run_id: str | None) -> None:
+def check_free(thread: Thread, run_id: str | None) -> None:
     """Raises Busy or Conflict when no run of that id can begin in the thread."""
     if Run.objects.filter(thread=thread, state__in=Run.ACTIVE).exists():
         raise Busy()

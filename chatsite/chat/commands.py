@@ -7,7 +7,13 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
                                                                 a message, and the run that answers it; `attachments`
                                                                 are ids of files that were uploaded before
     stop    {"type": "stop", "runId"?}                          end the active run (that one), keep what it wrote
-    retry   {"type": "retry", "model"?}                         answer the last message anew
+    retry   {"type": "retry", "messageId"?, "model"?}           answer the last message (the one meant) anew
+    edit    {"type": "edit", "messageId", "text", "clientId"?, "model"?, "attachments"?}
+                                                                ask something else in its place, on a branch of its own
+    branch  {"type": "branch", "messageId"}                     show the branch that holds this message
+    remove  {"type": "remove", "messageId"}                     delete it with all that stands behind it
+    restore {"type": "restore", "messageId"}                    take that back
+    fork    {"type": "fork", "messageId"}                       a new thread with everything up to this message
     continue {"type": "continue", "runId"?, "model"?}           go on with the thread's last run, which was lost
     answer  {"type": "answer", "answers": [{"interruptId", "status", "editedArgs"?, "reason"?, "always"?}]}
                                                                 settle all open questions, and go on
@@ -35,6 +41,7 @@ from agent.wire.jsontext import plain
 from chatsite.chat import (
     access,
     actions,
+    actions_steering,
     attachments,
     db,
     draining,
@@ -51,17 +58,23 @@ from chatsite.chat.heartbeat import PROCESS
 from chatsite.chat.models import Run, Thread, new_public_id
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, TooLong
 
+Text = Annotated[str, BeforeValidator(lambda value: storable(value) if isinstance(value, str) else value)]
+"""Text that a database takes, whatever was sent."""
+
 
 class _Command(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-class Send(_Command):
-    type: Literal["send"] = "send"
+class Said(_Command):
     text: str
     client_id: str = ""
     model: str = ""
     attachments: list[str] = Field(default=[], max_length=100)
+
+
+class Send(Said):
+    type: Literal["send"] = "send"
 
 
 class Stop(_Command):
@@ -72,11 +85,38 @@ class Stop(_Command):
 
 
 class Retry(_Command):
-    """`message_id`: the user message to answer anew; without it the last one."""
+    """`message_id`: the user message to answer anew, or an answer to have anew; without it the last one."""
 
     type: Literal["retry"] = "retry"
     model: str = ""
-    message_id: str | None = None
+    message_id: Text | None = None
+
+
+class Edit(Said):
+    """The files of the message that is edited stay; further ones come along."""
+
+    type: Literal["edit"] = "edit"
+    message_id: Text
+
+
+class Branch(_Command):
+    type: Literal["branch"] = "branch"
+    message_id: Text
+
+
+class Remove(_Command):
+    type: Literal["remove"] = "remove"
+    message_id: Text
+
+
+class Restore(_Command):
+    type: Literal["restore"] = "restore"
+    message_id: Text
+
+
+class Fork(_Command):
+    type: Literal["fork"] = "fork"
+    message_id: Text
 
 
 class Continue(_Command):
@@ -87,8 +127,6 @@ class Continue(_Command):
     model: str = ""
 
 
-Text = Annotated[str, BeforeValidator(lambda value: storable(value) if isinstance(value, str) else value)]
-"""Text that a database takes, whatever was sent."""
 Value = Annotated[dict[str, Any], AfterValidator(partial(plain, text=storable))]
 
 
@@ -123,7 +161,13 @@ class Organize(_Command):
     deleted: bool = False
 
 
-Command = Send | Stop | Retry | Continue | Answer | Forget | Organize
+Steer = Branch | Remove | Restore
+Command = Send | Stop | Retry | Edit | Steer | Fork | Continue | Answer | Forget | Organize
+STEERS = {
+    "branch": actions_steering.show_branch,
+    "remove": actions_steering.remove,
+    "restore": actions_steering.take_back,
+}
 CommandAdapter: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
@@ -161,6 +205,20 @@ async def perform(
         case Retry():
             start = await begins(command.model, thread.model)
             return await _run(user, actions.retry, thread=thread, start=start, message_id=command.message_id)
+        case Edit():
+            sent = {**await _sent(user, command, message), "message_id": command.message_id}
+            start = await begins(command.model, thread.model)
+            return await _run(user, actions_steering.edit, thread=thread, start=start, **sent)
+        case Branch() | Remove() | Restore():
+            thread = await _asked(STEERS[command.type], thread=thread, message_id=command.message_id)
+            eventlog.channel_of(thread.pk).look_into_rows()
+            news.thread_changed(thread.pk)
+            return Done(thread)
+        case Fork():
+            new = await _asked(
+                actions_steering.fork, thread=thread, message_id=command.message_id, owner=user
+            )
+            return Done(new)
         case Continue():
             start = await begins(command.model, thread.model)
             return await _run(user, actions.continue_lost, thread=thread, start=start, run_id=command.run_id)
@@ -282,7 +340,7 @@ def _tools_to_allow(thread: Thread, answers: list[OneAnswer]) -> set[str]:
     return set(thread.interrupts.filter(public_id__in=ids).values_list("tool_name", flat=True))
 
 
-async def _sent(user: Any, command: Send, message: Message | None) -> dict[str, Any]:
+async def _sent(user: Any, command: Said, message: Message | None) -> dict[str, Any]:
     """What of a send goes to its action, checked."""
     parts: tuple[Part, ...] = ()
     if command.attachments:

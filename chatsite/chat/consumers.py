@@ -82,7 +82,9 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             more = {} if problem.retry_after is None else {"retryAfter": problem.retry_after}
             await self._answer(asked, type="problem", code=problem.code, message=str(problem), **more)
         else:
-            await self._answer(asked, type="done", runId=done.run.public_id if done.run else None)
+            elsewhere = done.thread.public_id != self.thread_id
+            more = {"threadId": done.thread.public_id} if elsewhere else {}
+            await self._answer(asked, type="done", runId=done.run.public_id if done.run else None, **more)
 
     def _why_not(self, problem: Problem) -> int:
         if isinstance(problem, KeyOutOfScope):

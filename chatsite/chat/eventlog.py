@@ -114,7 +114,7 @@ class LiveRun:
         return replace(
             self.base,
             segments=(*_refilled(self.base.segments, messages), segment),
-            cursor=str(Cursor(self.run_id, number)),
+            cursor=str(Cursor(self.run_id, number, self.base.branch)),
             interrupts=(*self.base.interrupts, *asked),
         )
 
@@ -164,6 +164,8 @@ class Channel:
         self.version = 0
         self.begun: int | None = None
         """Key of a run that works here, known before its `live` is: nobody need ask the database for it."""
+        self.look_again = False
+        """The rows have changed since that run began."""
         self.live: LiveRun | None = None
         self.seen: ThreadState | None = None
         """The state that the rows gave last: readers who see the same share it, and hold it once."""
@@ -184,9 +186,22 @@ class Channel:
         self.tell()
 
     def look_into_rows(self) -> None:
-        """Something changed elsewhere: forget the last run of this process, unless one is at work here, and wake."""
+        """Something changed elsewhere: forget the last run of this process, unless one is at work here, and wake.
+
+        What is at work may have its end in the rows already; then it is forgotten when it has gone (`end`).
+        """
         if self.active is None and self.begun is None:
             self.live = None
+        else:
+            self.look_again = True
+        self.tell()
+
+    def end(self, run_pk: int) -> None:
+        """The task of that run is over."""
+        if self.begun == run_pk:
+            self.begun = None
+        if self.live is not None and self.live.run_pk == run_pk and (self.look_again or not self.live.over):
+            self.live = None  # its end is in the rows, or comes there by `recovery`
         self.tell()
 
     def tell(self) -> None:
@@ -343,7 +358,8 @@ async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadSt
     A run of this process knows it even before its log is kept.
     """
     if channel.live is not None and channel.live.run_id == cursor.run_id:
-        return channel.live.state_at(cursor.number)
+        same = channel.live.base.branch == cursor.branch
+        return channel.live.state_at(cursor.number) if same else None
     state = await db.read(_state_until, thread.pk, cursor)
     return state if state is not None and state.cursor == str(cursor) else None
 

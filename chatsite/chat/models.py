@@ -1,5 +1,5 @@
-"""The rows. Only `actions`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments`, `transfer`
-and `demothread` write them.
+"""The rows. Only `actions`, `actions_steering`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments`,
+`transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
@@ -45,6 +45,9 @@ class Thread(models.Model):
     title = models.CharField(max_length=200, blank=True)
     model = models.CharField(max_length=200, blank=True, help_text="The model its next run uses.")
     head = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    branch = models.PositiveIntegerField(
+        default=0, help_text="Counts how often another branch was shown; no log tells of that, so cursors do."
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     updated_at = models.DateTimeField(default=timezone.now)
     titled = models.CharField(
@@ -187,6 +190,12 @@ class Message(models.Model):
     metadata = models.JSONField(default=dict, blank=True)
     client_id = models.CharField(max_length=200, null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    deleted_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        db_index=True,
+        help_text="With all that stands behind it, which says the same moment; `upkeep` removes it later.",
+    )
 
     class Meta:
         constraints = (

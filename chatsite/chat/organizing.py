@@ -117,11 +117,11 @@ def shares_of(thread: Thread) -> Any:
 
 
 def shared(token: str) -> tuple[Share, Any] | None:
-    """The link and the state it shows; None when it leads nowhere: unknown, taken back, over, its thread or its
+    """The link and the state it shows; None when it leads nowhere: unknown, taken back, over, what it shows or its
     owner's account gone."""
     found = (
         _open_shares()
-        .select_related("thread")
+        .select_related("thread", "head")
         .filter(token=token, thread__deleted_at=None, thread__owner__is_active=True)
         .first()
     )
@@ -129,6 +129,8 @@ def shared(token: str) -> tuple[Share, Any] | None:
         return None
     thread = found.thread
     if found.head_id is not None:
+        if found.head.deleted_at is not None:
+            return None
         thread.head_id = found.head_id
     state = store.load_state(thread)
     return found, store.as_read_by_others(state, live=found.head_id is None)

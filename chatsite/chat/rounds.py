@@ -48,7 +48,7 @@ def begin() -> None:
 
 
 async def _rounds() -> None:
-    seen: dict[int, tuple[int, str, int]] = {}
+    seen: dict[int, Latest] = {}
     while True:
         try:
             await _hear_stops()
@@ -91,7 +91,7 @@ async def _hear_stops() -> None:
             runner.stop(run_pk)
 
 
-async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tuple[int, str, int]]:
+async def _wake_readers(seen: dict[int, Latest]) -> dict[int, Latest]:
     """Readers of a thread with no run here hear of one elsewhere by what its rows say now."""
     waiting = {channel.thread_pk: channel for channel in eventlog.open_channels() if channel.active is None}
     if not waiting:
@@ -100,7 +100,8 @@ async def _wake_readers(seen: dict[int, tuple[int, str, int]]) -> dict[int, tupl
     for thread_pk, latest in now.items():
         if seen.get(thread_pk) != latest:
             channel = waiting[thread_pk]
-            if channel.live is not None and channel.live.run_pk == latest[0]:
+            live = channel.live
+            if live is not None and (live.run_pk, live.base.branch) == (latest[0], latest[3]):
                 channel.tell()
             else:
                 channel.look_into_rows()  # the thread went on elsewhere
@@ -158,11 +159,17 @@ def _stops_among(run_pks: list[int]) -> list[int]:
     return list(Run.objects.filter(pk__in=run_pks, stop_requested=True).values_list("pk", flat=True))
 
 
-def _news_of(thread_pks: list[int]) -> dict[int, tuple[int, str, int]]:
-    """Thread -> (its newest run, that run's state, that run's last kept event)."""
+Latest = tuple[int, str, int, int]
+"""Of a thread: its newest run, that run's state, that run's last kept event, how often another branch was shown."""
+
+
+def _news_of(thread_pks: list[int]) -> dict[int, Latest]:
     newest = Run.objects.filter(thread_id__in=thread_pks).values("thread_id").annotate(newest=Max("pk"))
-    runs = Run.objects.filter(pk__in=[row["newest"] for row in newest]).only("pk", "thread_id", "state")
+    found = Run.objects.filter(pk__in=[row["newest"] for row in newest])
+    runs = found.select_related("thread").only("pk", "thread_id", "state", "thread__branch")
     states = {run.pk: run for run in runs}
     numbers = RunEvent.objects.filter(run_id__in=states).values("run_id").annotate(last=Max("number"))
     last = {row["run_id"]: row["last"] for row in numbers}
-    return {run.thread_id: (run.pk, run.state, last.get(run.pk, 0)) for run in states.values()}
+    return {
+        run.thread_id: (run.pk, run.state, last.get(run.pk, 0), run.thread.branch) for run in states.values()
+    }

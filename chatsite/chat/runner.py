@@ -73,7 +73,7 @@ def start(begun: Begun, user: Any) -> None:
     """Make the task of a run that `actions` began, on the running loop."""
     run, thread = begun.run, begun.thread
     work = Running(run.pk, run.public_id, thread.pk, AbortSignal(), channel_of(thread.pk))
-    work.channel.begun = run.pk
+    work.channel.begun, work.channel.look_again = run.pk, False
     _running[run.pk] = work
     loop = asyncio.get_running_loop()
     work.task = loop.create_task(
@@ -126,11 +126,7 @@ async def _work(work: Running, begun: Begun, user: Any) -> None:
             log.exception("run %s: broke outside the loop", run.public_id)
             await _close_at_last(run)
         finally:
-            if work.channel.begun == run.pk:
-                work.channel.begun = None
-            if work.channel.active is not None and work.channel.active.run_pk == run.pk:
-                work.channel.live = None  # its end is in the rows, or comes there by `recovery`
-            work.channel.tell()
+            work.channel.end(run.pk)
 
 
 @asynccontextmanager

@@ -183,10 +183,11 @@ def _difference(shown: ThreadState, state: ThreadState) -> str:
 
 def _is_news(state: ThreadState | None, after: Cursor | None) -> bool:
     """Whether the page may have been shown more than this state."""
-    if after is None or state is None or not state.segments:
+    here = parse_cursor(state.cursor) if state is not None else None
+    if after is None or state is None or here is None:
         return after is not None
-    if state.segments[-1].run.id == after.run_id:
-        return str(after) != state.cursor and after.number > int(state.cursor.rpartition(":")[2] or 0)
+    if here.run_id == after.run_id:
+        return (after.branch, after.number) > (here.branch, here.number)
     return all(segment.run.id != after.run_id for segment in state.segments)
 
 

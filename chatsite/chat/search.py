@@ -136,13 +136,14 @@ def find(user_pk: int, query: str, limit: int = MAX_HITS) -> list[Hit]:
 _IN_FTS = """
     SELECT m.id, m.thread_id FROM chat_message_fts f
     JOIN chat_message m ON m.id = f.rowid JOIN chat_thread t ON t.id = m.thread_id
-    WHERE chat_message_fts MATCH %s AND t.owner_id = %s AND t.deleted_at IS NULL
+    WHERE chat_message_fts MATCH %s AND t.owner_id = %s AND t.deleted_at IS NULL AND m.deleted_at IS NULL
     ORDER BY m.id DESC LIMIT %s
 """
 _IN_VECTORS = """
     SELECT chat_message.id, thread_id FROM chat_message JOIN chat_thread t ON t.id = thread_id
     WHERE to_tsvector('simple', left(text, 200000)) @@ to_tsquery('simple', %s)
         AND role IN ('user', 'assistant') AND t.owner_id = %s AND t.deleted_at IS NULL
+        AND chat_message.deleted_at IS NULL
     ORDER BY chat_message.id DESC LIMIT %s
 """
 

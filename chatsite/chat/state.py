@@ -6,7 +6,8 @@
         RunView            how the run stands or ended
         Message...         `agent.messages`
 
-A cursor is `<run id>:<number of the last event seen>`, or "" before the first run.
+A cursor is `<run id>:<number of the last event seen>`, or "" before the first run. Once another branch was shown
+`.<how often>` stands behind it: whoever comes back from before that sees it anew.
 """
 
 from __future__ import annotations
@@ -83,6 +84,10 @@ class InterruptView:
 class ThreadState:
     """`interrupts` are those of the runs here, in the order in which they were asked; `always_allowed` the tools that a
     standing rule of this thread allows.
+
+    `branch` counts how often another branch was shown. `forks` are the places where the thread has more than the branch
+    that is shown: by the id of a message ("" for the beginning) those that stand behind it, the oldest first. The
+    newest may not be among them yet, while it is written.
     """
 
     thread_id: str
@@ -91,6 +96,8 @@ class ThreadState:
     cursor: str = ""
     interrupts: tuple[InterruptView, ...] = ()
     always_allowed: tuple[str, ...] = ()
+    branch: int = 0
+    forks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def open_interrupts(self) -> tuple[InterruptView, ...]:

@@ -27,7 +27,7 @@ from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
 from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import models, questions
+from chatsite.chat import models, questions, tree
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.state import RunView, Segment, ThreadState
 
@@ -44,16 +44,18 @@ BRINGS = (models.Message.Role.USER, models.Message.Role.SYSTEM)
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a thread's logs: behind event `number` of run `run_id`.
+    """A place in a thread's logs: behind event `number` of run `run_id`, as branch number `branch` was shown.
 
     As text it travels in headers, where only ASCII is safe, so a program's own run id is percent-encoded.
     """
 
     run_id: str
     number: int
+    branch: int = 0
 
     def __str__(self) -> str:
-        return f"{quote(self.run_id, safe='')}:{self.number}"
+        place = f"{quote(self.run_id, safe='')}:{self.number}"
+        return f"{place}.{self.branch}" if self.branch else place
 
 
 LONGEST_NUMBER = 10
@@ -64,8 +66,13 @@ def parse_cursor(text: str) -> Cursor | None:
     """None when it is no cursor: whoever sent it is then told everything from the start."""
     run_id, _, number = text.rpartition(":")
     run_id = unquote(run_id)
-    sane = run_id.isprintable() and number.isascii() and number.isdigit() and len(number) <= LONGEST_NUMBER
-    return Cursor(run_id, int(number)) if run_id and sane else None
+    number, dot, branch = number.partition(".")
+    sane = run_id.isprintable() and _is_number(number) and (not dot or _is_number(branch))
+    return Cursor(run_id, int(number), int(branch or 0)) if run_id and sane else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -80,7 +87,9 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     runs = {run.pk: run for run in thread.runs.select_related("parent")}
     last = max(runs.values(), key=lambda run: run.pk, default=None)
     ended_at = last_number(last.pk) if last is not None else 0
-    rows = [row for row in active_branch(thread) if row.run_id is None or row.run_id in runs]
+    everything = {row.pk: row for row in thread.messages.all()}
+    path = path_to(everything, thread.head_id)
+    rows = [row for row in path if row.run_id is None or row.run_id in runs]
     groups = _by_run(rows)
     if last is not None and last.state in Run.ACTIVE and (not groups or groups[-1][0] != last.pk):
         groups.append((last.pk, []))
@@ -90,7 +99,7 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
             place for place, (pk, _) in enumerate(groups) if pk in runs and runs[pk].public_id == until.run_id
         ]
         if not places:
-            return ThreadState(thread.public_id, thread.title)
+            return ThreadState(thread.public_id, thread.title, branch=thread.branch)
         groups = groups[: places[-1] + 1]
 
     segments: list[Segment] = []
@@ -103,11 +112,11 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
         elif newest and (run.state in Run.ACTIVE or until is not None):
             segment, number = _replay(run, segments, messages, until.number if until else None)
             segments.append(segment)
-            cursor = str(Cursor(run.public_id, number))
+            cursor = str(Cursor(run.public_id, number, thread.branch))
         else:
             segments.append(Segment(view_of(run), tuple(map(message_of, messages))))
     if not cursor and last is not None:
-        cursor = str(Cursor(last.public_id, ended_at))
+        cursor = str(Cursor(last.public_id, ended_at, thread.branch))
     return ThreadState(
         thread.public_id,
         thread.title,
@@ -115,13 +124,15 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
         cursor,
         interrupts=questions.views_for(runs[pk] for pk, _ in groups if pk in runs),
         always_allowed=tuple(sorted(thread.approval_rules.values_list("tool_name", flat=True))),
+        branch=thread.branch,
+        forks=tree.forks(everything.values(), path),
     )
 
 
 def as_read_by_others(state: ThreadState, *, live: bool) -> ThreadState:
     """Without what only its owner can do anything about; a run that goes on belongs to what is `live`."""
     segments = state.segments if live else tuple(one for one in state.segments if not one.run.active)
-    return replace(state, segments=segments, interrupts=(), always_allowed=(), cursor="")
+    return replace(state, segments=segments, interrupts=(), always_allowed=(), cursor="", forks={})
 
 
 def load_transcript(thread: Thread) -> Transcript:
@@ -135,10 +146,22 @@ def transcript_of(state: ThreadState) -> Transcript:
 
 def active_branch(thread: Thread) -> list[models.Message]:
     """The path from the root to the thread's head."""
-    return _path({row.pk: row for row in thread.messages.all()}, thread.head_id)
+    return path_to({row.pk: row for row in thread.messages.all()}, thread.head_id)
 
 
-def _path(rows: Mapping[int, models.Message], to: int | None) -> list[models.Message]:
+def runs_on_branch(thread: Thread) -> set[int]:
+    """Keys of the runs whose messages are on the active branch. One that has none stands where its parent does."""
+    here = {row.run_id for row in active_branch(thread)}
+    told = set(thread.messages.values_list("run_id", flat=True))
+    found: set[int] = set()
+    for pk, parent in thread.runs.order_by("pk").values_list("pk", "parent_id"):
+        if pk in here or (pk not in told and parent in found):
+            found.add(pk)
+    return found
+
+
+def path_to(rows: Mapping[Any, models.Message], to: int | None) -> list[models.Message]:
+    """The rows from the root to that key, out of all by key."""
     path: list[models.Message] = []
     here = rows.get(to)
     while here is not None:
@@ -307,7 +330,7 @@ def _branch_of(run: Run) -> list[models.Message]:
     rows = {row.pk: row for row in run.thread.messages.all()}
     own = [row for row in rows.values() if row.run_id == run.pk]
     followed = {row.parent_id for row in own}
-    return _path(rows, max((row.pk for row in own if row.pk not in followed), default=None))
+    return path_to(rows, max((row.pk for row in own if row.pk not in followed), default=None))
 
 
 def usage_of(entry: dict[str, Any]) -> Usage:

@@ -12,7 +12,7 @@ rules do not travel, and a run that was at work or waited is a cancelled one in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -202,9 +202,14 @@ def _check_no_references(file: ThreadFile) -> None:
 # -- out -----------------------------------------------------------------------------------------------------
 
 
-def file_of(thread: Thread) -> ThreadFile:
+def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> ThreadFile:
+    """All branches of a thread but what is deleted; or one branch, and the runs that told it."""
     runs = list(thread.runs.order_by("pk"))
-    rows = _parents_first(list(thread.messages.order_by("pk")))
+    if path is None:
+        rows = _parents_first(list(thread.messages.filter(deleted_at=None).order_by("pk")))
+    else:
+        rows = list(path)
+        runs = [run for run in runs if run.pk in {row.run_id for row in rows}]
     run_ids = {run.pk: run.public_id for run in runs}
     ids = {row.pk: row.public_id for row in rows}
     return ThreadFile(

@@ -27,7 +27,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agent.wire import jsontext
-from chatsite.chat import attachments, db, organizing, store
+from chatsite.chat import actions_steering, attachments, db, organizing, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -71,7 +71,7 @@ async def _work_off() -> None:
 
 
 def step() -> bool:
-    """Fold a piece of one log, prune one, remove a deleted thread, or files that nobody holds any more.
+    """Fold a piece of one log, prune one, remove a deleted thread or message, or files that nobody holds any more.
 
     False when there is nothing to do.
     """
@@ -84,7 +84,7 @@ def step() -> bool:
         if run is not None:
             _prune(run)
             return True
-        return organizing.remove_deleted() or attachments.remove_unused()
+        return organizing.remove_deleted() or actions_steering.remove_deleted() or attachments.remove_unused()
 
 
 def sweep_next() -> None:

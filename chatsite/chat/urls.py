@@ -1,6 +1,14 @@
 from django.urls import path
 
-from chatsite.chat import api_doors, uploads, views, views_attachments, views_installing, views_organizing
+from chatsite.chat import (
+    api_doors,
+    uploads,
+    views,
+    views_attachments,
+    views_installing,
+    views_organizing,
+    views_steering,
+)
 
 app_name = "chat"
 
@@ -15,6 +23,10 @@ urlpatterns = [
     path("threads/<str:thread_id>/answer", views.answer, name="answer"),
     path("threads/<str:thread_id>/forget", views.forget, name="forget"),
     path("threads/<str:thread_id>/events", views.events, name="events"),
+    path("threads/<str:thread_id>/branch", views_steering.branch, name="branch"),
+    path("threads/<str:thread_id>/fork", views_steering.fork, name="fork"),
+    path("threads/<str:thread_id>/remove", views_steering.remove, name="remove"),
+    path("threads/<str:thread_id>/take-back", views_steering.take_back, name="take_back"),
     path("threads/<str:thread_id>/organize", views_organizing.organize, name="organize"),
     path("threads/<str:thread_id>/restore", views_organizing.restore, name="restore"),
     path("threads/<str:thread_id>/share", views_organizing.share, name="share"),

@@ -29,12 +29,12 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
 from agent.text import storable
-from chatsite.chat import access, commands, db, eventlog, rounds, thread_events, uploads
+from chatsite.chat import access, actions_steering, commands, db, eventlog, rounds, thread_events, uploads
 from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
-from chatsite.chat.commands import Answer, Command, Continue, Forget, OneAnswer, Retry, Send, Stop
+from chatsite.chat.commands import Answer, Command, Continue, Edit, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
@@ -45,6 +45,7 @@ from chatsite.chat.screens import rendered
 from chatsite.chat.state import InterruptView, ThreadState
 
 THREADS_IN_LIST = 200
+QUOTE_CHARS = 20_000
 DRAFT_CHARS = 2000
 """Of `/?draft=`, by which a link fills the composer without JavaScript."""
 
@@ -84,9 +85,9 @@ async def home(request: HttpRequest) -> HttpResponse:
 async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
     row = await commands.thread_for(request.person, thread_id)
     before = request.GET.get("before", "")
-    if before and _by_htmx(request):
+    if before and by_htmx(request):
         return await _earlier(row, before)
-    return await _page(request, row, before=before)
+    return await _page(request, row, before=before, **await db.read(_asked_for, row, request.GET))
 
 
 @require_POST
@@ -106,28 +107,31 @@ async def create(request: HttpRequest) -> HttpResponse:
 async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
     row = await commands.thread_for(request.person, thread_id)
     try:
-        command = await _send_of(request)
+        command: Command = await _send_of(request)
     except Problem as problem:
         return await refused(request, row, problem)
-    return await _command(request, thread_id, command)
+    if edits := request.POST.get("edits"):
+        command = Edit(message_id=edits, **command.model_dump(exclude={"type"}))
+    return await do_command(request, thread_id, command)
 
 
 @require_POST
 @door
 async def stop(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Stop(run_id=request.POST.get("run") or None))
+    return await do_command(request, thread_id, Stop(run_id=request.POST.get("run") or None))
 
 
 @require_POST
 @door
 async def resume(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Continue(model=request.POST.get("model", "")))
+    return await do_command(request, thread_id, Continue(model=request.POST.get("model", "")))
 
 
 @require_POST
 @door
 async def retry(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Retry(model=request.POST.get("model", "")))
+    asked = Retry(model=request.POST.get("model", ""), message_id=request.POST.get("message") or None)
+    return await do_command(request, thread_id, asked)
 
 
 @require_POST
@@ -139,13 +143,13 @@ async def answer(request: HttpRequest, thread_id: str) -> HttpResponse:
         command = _answer_of(request.POST, state)
     except Invalid as problem:
         return await refused(request, row, problem)
-    return await _command(request, thread_id, command)
+    return await do_command(request, thread_id, command)
 
 
 @require_POST
 @door
 async def forget(request: HttpRequest, thread_id: str) -> HttpResponse:
-    return await _command(request, thread_id, Forget(tool=unquote(request.POST.get("tool", ""))))
+    return await do_command(request, thread_id, Forget(tool=unquote(request.POST.get("tool", ""))))
 
 
 @require_GET
@@ -192,6 +196,15 @@ async def _send_of(request: HttpRequest) -> Send:
     )
 
 
+def _asked_for(row: Thread, query: QueryDict) -> dict[str, str]:
+    """What a link fills the page with, for whoever has no script: a message to edit or to quote, one to take back."""
+    if (edits := storable(query.get("edit", ""))[:200]) and (text := actions_steering.text_of(row, edits)):
+        return {"edits": edits, "draft": text}
+    if quoted := actions_steering.text_of(row, storable(query.get("quote", ""))[:200]):
+        return {"draft": "".join(f"> {line}\n" for line in quoted[:QUOTE_CHARS].splitlines()) + "\n"}
+    return {"removed": query.get("removed", "")[:200]}
+
+
 def _answer_of(form: QueryDict, state: ThreadState) -> Answer:
     """The answers in a form of `render.asking`. Raises Invalid for what cannot be read or is not there."""
     known = {question.id: question for question in state.interrupts}
@@ -222,14 +235,14 @@ def _one_answer(question: InterruptView, posted: Mapping[str, Sequence[str]]) ->
     )
 
 
-async def _command(request: HttpRequest, thread_id: str, command: Command) -> HttpResponse:
+async def do_command(request: HttpRequest, thread_id: str, command: Command) -> HttpResponse:
     try:
         await commands.perform(request.person, thread_id, command, door="page")
     except Missing:
         raise
     except Problem as problem:
         return await refused(request, await commands.thread_for(request.person, thread_id), problem)
-    if _by_htmx(request):
+    if by_htmx(request):
         return HttpResponse(status=204, headers={"HX-Trigger": f"threadloom:{_past(command)}"})
     return HttpResponseRedirect(reverse("chat:thread", args=[thread_id]), status=303)
 
@@ -239,6 +252,10 @@ def _past(command: Command) -> str:
         "send": "sent",
         "stop": "stopped",
         "retry": "retried",
+        "edit": "edited",
+        "branch": "branched",
+        "remove": "removed",
+        "restore": "restored",
         "continue": "continued",
         "answer": "answered",
         "forget": "forgotten",
@@ -247,26 +264,29 @@ def _past(command: Command) -> str:
 
 
 def _to(request: HttpRequest, url: str) -> HttpResponse:
-    if _by_htmx(request):
+    if by_htmx(request):
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return HttpResponseRedirect(url, status=303)
 
 
 async def refused(request: HttpRequest, row: Thread | None, problem: Problem) -> HttpResponse:
     said = PROBLEM_WORDS.get(problem.code, str(problem))
-    if _by_htmx(request):
+    if by_htmx(request):
         words = format_html('<p class="notice error" role="alert">{}</p>', said)
         return HttpResponse(words, status=problem.status, headers=problem.headers)
     draft = request.POST.get("text", "")
     typed = dict(request.POST.lists())
-    page = await _page(request, row, notice=said, draft=draft, typed=typed, status=problem.status)
+    edits = request.POST.get("edits", "")[:200]
+    page = await _page(
+        request, row, notice=said, draft=draft, typed=typed, edits=edits, status=problem.status
+    )
     for name, value in problem.headers.items():
         page.headers[name] = value
     return page
 
 
 async def _not_found(request: HttpRequest) -> HttpResponse:
-    if _by_htmx(request):
+    if by_htmx(request):
         words = "This thread is not here any more. Copy what you wrote and start a new one."
         return HttpResponse(format_html('<p class="notice error" role="alert">{}</p>', words), status=404)
     return await db.read(render, request, "404.html", status=404)
@@ -289,6 +309,8 @@ async def _page(
     typed: Typed | None = None,
     deleted: str = "",
     before: str = "",
+    edits: str = "",
+    removed: str = "",
     status: int = 200,
 ) -> HttpResponse:
     catalog = await agents().catalog()
@@ -309,6 +331,8 @@ async def _page(
         "notice": notice,
         "draft": draft,
         "deleted": deleted,
+        "edits": edits,
+        "removed": removed,
     }
     return await db.read(render, request, "chat/page.html", context, status=status)
 
@@ -333,5 +357,5 @@ def _threads_of(user_pk: int) -> list[dict[str, Any]]:
     ]
 
 
-def _by_htmx(request: HttpRequest) -> bool:
+def by_htmx(request: HttpRequest) -> bool:
     return request.headers.get("HX-Request") == "true"

@@ -5,6 +5,7 @@ Plain forms and links; each answers with a page or a redirect.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -120,7 +121,7 @@ async def shared(request: HttpRequest, token: str) -> HttpResponse:
     if found is None:
         return await db.read(render, request, "404.html", status=404)
     link, state = found
-    html = await rendered(state, render_transcript, state)
+    html = await rendered(state, partial(render_transcript, own=False), state)
     context = {"link": link, "state": state, "transcript_html": html}
     response = await db.read(render, request, "chat/shared.html", context)
     response.headers["X-Robots-Tag"] = "noindex, nofollow"

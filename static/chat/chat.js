@@ -126,7 +126,9 @@
     try { return where.getItem(`loom:${key}`); } catch { return null; }
   }
 
-  const draft = form.dataset.draft;
+  const { draft } = form.dataset;
+  const { edits } = form.elements; // the message that is edited: what is typed then is no draft
+  const keepDraft = () => edits?.value || keep(draft, text.value);
   const max = +text.dataset.max; // counted as UTF-16, so an emoji is two: a little stricter than the server
   const digits = (value) => value.toLocaleString("en");
   const tooLong = (length) => say(`That is ${digits(length)} characters; the limit is ${digits(max)}. Send it in parts.`);
@@ -137,16 +139,29 @@
   };
   const fill = (value) => {
     text.value = value;
-    keep(draft, value);
+    keepDraft();
     fit();
   };
+  // Of the page's other scripts: another text, for an edit or for a message of its own.
+  const edit = (id, value) => {
+    edits.value = id;
+    byId("editing").hidden = !id;
+    form.elements.client_id.value = newId();
+    fill(value);
+    text.focus();
+  };
+  form.addEventListener("loom:edit", ({ detail }) => edit(detail.id, detail.id ? detail.value : recall(draft) || ""));
+  form.addEventListener("loom:insert", ({ detail }) => {
+    fill((text.value && `${text.value.replace(/\n*$/, "")}\n\n`) + detail);
+    text.focus();
+  });
   text.addEventListener("input", () => {
     if (sent && text.value !== sent) {
       // What was sent may have arrived though its answer did not: another text is another message.
       form.elements.client_id.value = newId();
       sent = "";
     }
-    keep(draft, text.value);
+    keepDraft();
     fit();
   });
   text.addEventListener("paste", (event) => {
@@ -169,7 +184,7 @@
   let sent = "";
   const done = (source) => {
     if (source.elements?.client_id) source.elements.client_id.value = newId();
-    if (source === form && text.value === sent) fill("");
+    if (source === form && text.value === sent) edits?.value ? edit("", recall(draft) || "") : fill("");
     notice.replaceChildren();
   };
   const SIGNED_OUT = "You are signed out. Sign in in another tab, then send again; your text is kept here.";
@@ -201,10 +216,10 @@
     if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
     say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
   });
-  for (const past of ["sent", "stopped", "retried", "continued", "answered", "forgotten"]) {
+  for (const past of ["sent", "stopped", "retried", "continued", "answered", "forgotten", "edited", "branched", "restored"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
       done(event.target);
-      if (!["stopped", "forgotten"].includes(past)) toEnd();
+      if (!["stopped", "forgotten", "branched"].includes(past)) toEnd();
       if (matchMedia("(hover: hover)").matches) text.focus({ preventScroll: true });
     });
   }

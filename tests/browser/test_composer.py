@@ -39,7 +39,7 @@ def test_shift_and_enter_break_the_line(chat: Chat):
     expect(chat.runs).to_have_count(0)
     chat.text.press("Enter")
     expect(chat.last.locator(".user")).to_contain_text("one\ntwo")
-    assert chat.last.locator(".user").inner_text().strip() == "one\ntwo"
+    assert chat.last.locator(".user .bubble").inner_text().strip() == "one\ntwo"
 
 
 def test_enter_while_composing_sends_nothing(chat: Chat):
@@ -134,7 +134,7 @@ def test_too_long_a_text_that_got_in_is_not_sent_and_stays(chat: Chat):
 def test_the_longest_message_is_taken(chat: Chat):
     text = "long " * (LIMIT // 5)
     chat.ask(text.strip() + "!").done()
-    assert len(chat.last.locator(".user").text_content() or "") == LIMIT
+    assert len(chat.last.locator(".user .bubble").text_content() or "") == LIMIT
 
 
 def test_a_send_while_an_answer_is_written_says_why_not_and_keeps_the_text(waiting: Chat, watch):

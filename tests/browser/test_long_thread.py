@@ -50,7 +50,7 @@ def test_earlier_messages_come_when_asked_and_what_is_read_stays_in_its_place(op
     ids = page.locator("#log .run").evaluate_all("all => all.map(one => one.id)")
     assert len(ids) == len(set(ids))
     chat.ask("help").done()
-    assert chat.runs.last.locator(".user").inner_text() == "help"
+    assert chat.runs.last.locator(".user .bubble").inner_text() == "help"
     expect(page.locator("#jump")).to_be_hidden()
 
 

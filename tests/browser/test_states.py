@@ -157,7 +157,7 @@ def test_a_broken_provider_is_a_sentence_with_retry(kind: str, chat: Chat, stand
     said = chat.said.inner_text()
     assert len(said.split()) > 3
     assert not {"Traceback", "<html", "sk-"} & set(said.split())
-    expect(chat.last.locator(".user")).to_have_text("Hello")
+    expect(chat.last.locator(".user .bubble")).to_have_text("Hello")
     chat.page.get_by_role("button", name="Retry").click()
     expect(chat.answer).to_contain_text("You said: Hello")
     chat.expect_settled()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.messages import ToolResultPart
 from chatsite.chat.render.links import Links
+from chatsite.chat.render.steering import question_acts
 from chatsite.chat.state import InterruptView, Segment
 
 Typed = Mapping[str, Sequence[str]]
@@ -38,6 +39,8 @@ class Context:
     """Of each call, in the order in which they were asked."""
     taken_up: str = ""
     """While a call is open: how the later run stands that took this one up."""
+    acts: str = ""
+    """What can be done with a person's message, as HTML."""
 
 
 def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> list[Context]:
@@ -59,6 +62,9 @@ def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> l
                 results=results,
                 questions=tuple(_questions(call.id, links, typed) for call in calls),
                 taken_up=links.taken_up(segment.run) if None in results else "",
+                acts=question_acts(message.id, links.picks.get(message.id))
+                if links.own and message.role == "user"
+                else "",
             )
         )
     return contexts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chatsite.chat.render import words
+from chatsite.chat.render import steering, words
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.state import RunView, Segment, ThreadState
@@ -33,7 +33,27 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
     )
     # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
     facts = "" if links.is_continued(run) else _facts(links.runs_of_answer(run))
-    return f"<footer id={id}e class=end>{said}{_BUTTONS[end.action]}{copy}{facts}</footer>"
+    action = end.action or ("" if _is_answered(segment) else "retry")
+    acts = "" if went_on else _acts(segment, links, again=action not in {"retry", "resume"})
+    picks = _pickers(segment, links)
+    return f"<footer id={id}e class=end>{said}{_BUTTONS[action]}{picks}{copy}{acts}{facts}</footer>"
+
+
+def _pickers(segment: Segment, links: Links) -> str:
+    """Between an answer and its siblings."""
+    said = [message.id for message in segment.messages if message.role == "assistant"]
+    return "".join(steering.picker(links.picks.get(id)) for id in said)
+
+
+def _acts(segment: Segment, links: Links, *, again: bool) -> str:
+    """What else can be done with an answer."""
+    said = [message.id for message in segment.messages if message.role == "assistant"]
+    return steering.answer_acts(said[-1], again=again) if links.own and said else ""
+
+
+def _is_answered(segment: Segment) -> bool:
+    """False for a question whose answer was deleted, or left out by a fork."""
+    return not segment.messages or segment.messages[-1].role != "user"
 
 
 def _several(links: Links) -> str:

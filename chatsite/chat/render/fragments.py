@@ -43,9 +43,12 @@ __all__ = [
 ]
 
 
-def render_transcript(state: ThreadState, typed: Typed | None = None) -> SafeString:
-    """The whole transcript as the page shows it; `typed` into a form that was refused stands in it again."""
-    return mark_safe(Writer(typed).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
+def render_transcript(state: ThreadState, typed: Typed | None = None, *, own: bool = True) -> SafeString:
+    """The whole transcript as the page shows it; `typed` into a form that was refused stands in it again.
+
+    With `own` False it is for readers who can do nothing with it.
+    """
+    return mark_safe(Writer(typed, own=own).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
 
 
 def render_page(state: ThreadState, typed: Typed | None = None, before: str = "") -> SafeString:
@@ -66,7 +69,7 @@ def render_before(state: ThreadState, before: str) -> SafeString | None:
 def render_runs(state: ThreadState) -> tuple[SafeString, ...]:
     """Each run of a thread by itself, for whoever only reads: what was answered is told, what is open is not asked."""
     told = replace(state, interrupts=tuple(each for each in state.interrupts if not each.open))
-    writer = Writer()
+    writer = Writer(own=False)
     writer.look(told, told.segments)
     return tuple(mark_safe(writer.segment(segment)) for segment in told.segments)  # noqa: S308 - as above
 
@@ -99,7 +102,7 @@ class FragmentWriter:
         """The fragments from the last state to this one; "" when nothing changed."""
         before, self._state = self._state, state
         common = _common_runs(before, state)
-        if before.segments and not common:
+        if before.segments and (not common or not state.segments):
             self._writer = Writer()
             self._writer.whole(state, first_shown(state))
             return render_full(state)

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from agent.messages import ToolResultPart
 from chatsite.chat.render import words
+from chatsite.chat.render.steering import Pick, picks_of
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 
 
@@ -25,6 +26,10 @@ class Links:
     resumed: set[str] = field(default_factory=set)
     """Ids of lost runs that another one goes on with."""
     segments: tuple[Segment, ...] = ()
+    picks: dict[str, Pick] = field(default_factory=dict)
+    """Of the messages that have siblings."""
+    own: bool = True
+    """Whoever reads may also steer."""
     last: RunView | None = None
     open: tuple[InterruptView, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -38,13 +43,15 @@ class Links:
             self._take(segment)
         self.segments = state.segments
         self.last = state.segments[-1].run if state.segments else None
+        before, self.picks = self.picks, picks_of(state) if self.own else {}
         told = questions_told(state)
         self.questions = {}
         for question in told:
             self.questions.setdefault(question.tool_call_id, []).append(question)
         self.open = tuple(question for question in told if question.open)
         self.now = datetime.now(UTC)
-        unsettled = set(self._open_calls.values()) | self._newly_resumed
+        moved = {id for id in {*before, *self.picks} if before.get(id) != self.picks.get(id)}
+        unsettled = set(self._open_calls.values()) | self._newly_resumed | _runs_with(moved, state)
         self._newly_resumed = set()
         self._open_calls = {call: run for call, run in self._open_calls.items() if call not in self.results}
         return unsettled
@@ -93,6 +100,12 @@ class Links:
                 else:
                     self.results[result.tool_call_id] = result
         self._open_calls.update(dict.fromkeys(calls, segment.run.id))
+
+
+def _runs_with(message_ids: set[str], state: ThreadState) -> set[str]:
+    if not message_ids:
+        return set()
+    return {each.run.id for each in state.segments if any(said.id in message_ids for said in each.messages)}
 
 
 def questions_told(state: ThreadState) -> tuple[InterruptView, ...]:

@@ -45,12 +45,14 @@ class _Shown:
 class Writer:
     """Knows what the page shows: each message, and the end of each run."""
 
-    def __init__(self, typed: Typed | None = None) -> None:
+    def __init__(self, typed: Typed | None = None, *, own: bool = True) -> None:
+        """`own`: whoever reads may also steer, so there are the means for it."""
         self._messages: dict[str, _Shown] = {}
         self._ends: dict[str, str] = {}
         self._behind: dict[str, str] = {}
         """The runs that the page need not show, by the ids of their elements; as they looked last, where known."""
-        self._links = Links()
+        self._own = own
+        self._links = Links(own=own)
         self._typed = typed
 
     def whole(self, state: ThreadState, first: int = 0, end: int | None = None) -> str:
@@ -64,7 +66,7 @@ class Writer:
     def look(self, state: ThreadState, changed: Sequence[Segment], *, anew: bool = False) -> set[str]:
         """Get ready for the changes to a state: the ids of the runs that may look different by what others hold."""
         if anew:
-            self._links = Links()
+            self._links = Links(own=self._own, picks=self._links.picks)
         return self._links.look(state, state.segments if anew else changed)
 
     def segment(self, segment: Segment) -> str:
@@ -122,7 +124,7 @@ class Writer:
             return ""
         id = short_id("m", message.id)
         if message.role == "user":
-            return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}</article>'
+            return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}{context.acts}</article>'
         if message.role != "assistant":
             text = f"<div class=md dir=auto hx-ignore><p class=raw>{escape(message.text)}</p></div>"
             head = "What the assistant was told" if NOTICE in message.metadata else "Instructions"
@@ -210,7 +212,8 @@ def _user_parts(message: Message) -> str:
     html = [f"<div class=given hx-ignore>{kept}</div>"] if kept else []
     for part in message.parts:
         if isinstance(part, TextPart):
-            html.append(f"<div class=bubble dir=auto hx-ignore{scrolls(part.text)}>{escape(part.text)}</div>")
+            look = f'class="bubble text" dir=auto hx-ignore{scrolls(part.text)}'
+            html.append(f"<div {look}>{escape(part.text)}</div>")
         elif isinstance(part, ImagePart | FilePart) and not kept_file(part):
             html.append(f"<div class=bubble hx-ignore>{attachment(part)}</div>")
     return "".join(html)
