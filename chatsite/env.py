@@ -126,6 +126,29 @@ def prices(name: str) -> dict[str, tuple[float, ...]]:
     return table
 
 
+FACTS = {"context": int, "images": bool, "tools": bool}
+FACTS_FORM = '{"MODEL": {"context": 128000, "images": true, "tools": true}}'
+
+
+def facts(name: str) -> dict[str, dict[str, int | bool]]:
+    """Model -> what it can do, from JSON in FACTS_FORM; each of the three may be left out."""
+    raw = text(name)
+    try:
+        table = json.loads(raw) if raw else {}
+    except (ValueError, RecursionError) as exc:
+        raise ImproperlyConfigured(f"{name} is no JSON ({exc}); write {FACTS_FORM}.") from None
+    if not isinstance(table, dict):
+        raise ImproperlyConfigured(f"{name} is no JSON object; write {FACTS_FORM}.")
+    for model, known in table.items():
+        if not isinstance(known, dict) or not all(_is_fact(*each) for each in known.items()):
+            raise ImproperlyConfigured(f"{name} holds {known!r} for {model!r}; write {FACTS_FORM}.")
+    return table
+
+
+def _is_fact(name: str, value: object) -> bool:
+    return type(value) is FACTS.get(name) and (name != "context" or value > 0)  # type: ignore[operator]
+
+
 def listing(name: str, default: Collection[str] = ()) -> list[str]:
     return [item.strip() for item in text(name).split(",") if item.strip()] or list(default)
 

@@ -33,6 +33,8 @@ RUN_MAX_TOKENS = env.amount("RUN_MAX_TOKENS")
 RUN_MAX_COST = env.amount("RUN_MAX_COST")
 RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
+MODEL_PRICES_UNIT = env.text("MODEL_PRICES_UNIT", "$")
+MODEL_FACTS = env.facts("MODEL_FACTS")
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 
 # The gateway (read by chatsite.gateway)

@@ -7,7 +7,7 @@ One active run a thread: the constraint says no to a second, and the person is t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -41,8 +41,8 @@ GO_ON = (
 
 Status = models.Interrupt.Status
 Given = dict[str, Any]
-"""What a run begins with besides messages, as JSON: `clientTools` (specs), `clientResults` (parts), `onDisconnect`
-(`continue`: it outlives its client's connection)."""
+"""What a run begins with besides messages, as JSON: `choices` (the thread's, unless it brings its own), `clientTools`
+(specs), `clientResults` (parts), `onDisconnect` (`continue`: it outlives its client's connection)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ def open_thread(
     message: Message,
     client_id: str,
     start: Start,
+    choices: Mapping[str, Any] | None = None,
 ) -> Begun:
     """A new thread with its first message. The same client id of the same user again finds the first one's."""
     if connection.features.has_select_for_update:
@@ -85,7 +86,7 @@ def open_thread(
     if first is not None and first.run is not None:
         _check_same(first, message)
         return Begun(first.thread, first.run, fresh=False)
-    thread = Thread(owner=owner, public_id=public_id or new_public_id())
+    thread = Thread(owner=owner, public_id=public_id or new_public_id(), choices=dict(choices or {}))
     statements.insert(thread)
     # Nobody else can know this thread yet, so what `send_message` asks for need not be asked.
     run = _begin(thread, start)
@@ -257,7 +258,7 @@ def continue_lost(*, thread: Thread, start: Start, run_id: str | None = None) ->
 
 def begin_continuation(thread: Thread, lost: Run, start: Start, kind: str) -> Run:
     """The run that goes on with a lost one. It begins with a notice to the model, if that stopped in mid sentence."""
-    start = replace(start, given={**lost.given, **start.given})
+    start = _carrying(start, lost, *lost.given)
     run = _begin(thread, start, parent=lost, continuation=kind)
     row = thread.head
     if row is not None and row.role == models.Message.Role.ASSISTANT and _is_cut(store.message_of(row)):
@@ -282,10 +283,11 @@ def drop_rule(*, thread: Thread, tool_name: str) -> bool:
     return bool(ApprovalRule.objects.filter(thread=thread, tool_name=tool_name).delete()[0])
 
 
-def _carrying(start: Start, run: Run) -> Start:
-    """A run that takes another one up has that one's client tools, unless it brings its own."""
-    carried = {key: run.given[key] for key in ("clientTools",) if key in run.given}
-    return replace(start, given={**carried, **start.given})
+def _carrying(start: Start, run: Run, *more: str) -> Start:
+    """A run that takes another one up has that one's choices and client tools, unless it brings its own."""
+    carried = {key: run.given[key] for key in ("clientTools", *more) if key in run.given}
+    choices = run.given.get("choices", {})  # also when it had none: its thread may have other ones by now
+    return replace(start, given={"choices": choices, **carried, **start.given})
 
 
 def _answered_so_before(rows: list[models.Interrupt], resolutions: Sequence[Resolution]) -> Run | None:
@@ -392,6 +394,9 @@ def _begin(
     now = timezone.now()
     thread.model = start.model
     thread.updated_at = now
+    given = {"choices": thread.choices, **start.given}
+    if not given["choices"]:
+        del given["choices"]
     run = Run(
         thread=thread,
         public_id=start.run_id or new_run_id(),
@@ -401,7 +406,7 @@ def _begin(
         door=start.door,
         parent=parent,
         continuation=continuation,
-        given=start.given,
+        given=given,
         owner=start.process,
         heartbeat_at=now,
         created_at=now,

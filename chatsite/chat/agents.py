@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from django.utils.module_loading import import_string
 
@@ -22,22 +23,30 @@ from agent.providers.http import Endpoint, HttpProvider
 from agent.providers.listing import ModelList
 from agent.wire import anthropic, openai_chat
 from chatsite.chat import budgets
+from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.tools import server_tools
 
 DEMO = "demo"
+NO_CHOICES = Choices()
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model a person may pick. `provider` is the endpoint's name."""
+    """A model a person may pick. `provider` is the endpoint's name.
+
+    `context` in tokens, whether it takes `images` and `tools`: as MODEL_FACTS says; None where nothing is known.
+    """
 
     id: str
     label: str
     provider: str
+    context: int | None = None
+    images: bool | None = None
+    tools: bool | None = None
 
 
 class _Source(ModelList):
@@ -76,9 +85,10 @@ class Agents:
         self._tools = server_tools()
 
     async def catalog(self) -> Catalog:
+        facts = setting("MODEL_FACTS")
         lists = await asyncio.gather(*(source.models() for source in self._sources))
         choices = {
-            model: ModelChoice(model, model, source.provider.name)
+            model: ModelChoice(model, model, source.provider.name, **facts.get(model, {}))
             for source, models in reversed(list(zip(self._sources, lists, strict=True)))
             for model in models
         }
@@ -92,13 +102,16 @@ class Agents:
         """The server's tools, and those that a client declared for itself. Raises InvalidRequest."""
         return with_client_tools(self._tools, client_tools)
 
-    async def agent_for(self, model: str, client_tools: Iterable[ToolSpec] = ()) -> Agent:
+    async def agent_for(
+        self, model: str, client_tools: Iterable[ToolSpec] = (), choices: Choices = NO_CHOICES
+    ) -> Agent:
         """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more."""
         return Agent(
             provider=await self._provider_of(model),
             model=model,
-            tools=self.tools_with(client_tools),
-            system=setting("CHAT_SYSTEM_PROMPT"),
+            tools=choices.tools_of(self.tools_with(client_tools)),
+            system=choices.system_behind(setting("CHAT_SYSTEM_PROMPT")),
+            parameters=choices.as_parameters(),
             strategy=budgets.strategy(),
             middleware=tuple(map(import_string, setting("CHAT_MIDDLEWARE"))),
             cost=budgets.cost(),
@@ -142,6 +155,11 @@ def agents() -> Agents:
     if _agents is None:
         _agents = agents_from_settings()
     return _agents
+
+
+async def catalog_for(user: Any) -> Catalog:
+    """The models that this user may use: whoever offers or takes one asks here, and here alone it is narrowed."""
+    return await agents().catalog()
 
 
 def use_agents(replacement: Agents | None) -> None:

@@ -25,7 +25,7 @@ from django.db import DatabaseError
 from agent.errors import InvalidRequest
 from agent.messages import Message as UserMessage
 from agent.wire.agui import RunInput, decode_run_input, dump_parts
-from chatsite.chat import commands, db, uploads
+from chatsite.chat import choices, commands, db, uploads
 from chatsite.chat.agents import agents
 from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
@@ -145,14 +145,14 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
     message = wanted.last_user_message
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
-    model = start.pop("model")
+    model, chosen = start.pop("model"), start["given"].get("choices")
     if thread is None or await _new_message(thread, wanted) is not None:
         message = await uploads.with_files_kept(user, message)
     send = Send(text="", client_id=message.id, model=model)
     if thread is None:
         try:
             begun = await commands.begin_thread(
-                user, send, public_id=wanted.thread_id, message=message, **start
+                user, send, public_id=wanted.thread_id, message=message, choices=chosen, **start
             )
             return _own(begun, wanted)
         except Missing:
@@ -191,6 +191,11 @@ def _start_of(wanted: RunInput) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if wanted.client_tools:
         given["clientTools"] = [asdict(spec) for spec in wanted.client_tools]
+    if (asked := wanted.forwarded_props.get("choices")) is not None:
+        try:
+            given["choices"] = choices.read(asked).as_json()
+        except Invalid as problem:
+            raise Invalid(f"forwardedProps.choices: {problem}") from None
     if wanted.forwarded_props.get("onDisconnect") == CONTINUE:
         given["onDisconnect"] = CONTINUE
     return {"door": DOOR, "run_id": wanted.run_id, "given": given, "model": model}

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agent import (
@@ -26,6 +26,7 @@ from agent import (
     price_table,
     until_finish_reason,
 )
+from agent.events import ModelUsage
 from agent.tally import Cost
 from chatsite.chat.conf import setting
 
@@ -56,3 +57,9 @@ def cost() -> Cost | None:
         for model, figures in prices.items()
     }
     return price_table(table, default=Price(input=0, output=0))
+
+
+def cost_of(used: Iterable[ModelUsage]) -> float | None:
+    """What that much costs; None when no price is set."""
+    prices = cost()
+    return None if prices is None else sum(prices(each.model, each.usage) for each in used)

@@ -20,6 +20,8 @@ A door (page, `/api/chat`, WebSocket) validates what came into one of these and 
     forget  {"type": "forget", "tool"}                          take an "always allow" back
     organize {"type": "organize", "title"?, "pinned"?, "archived"?, "deleted"?}
                                                                 name it, pin it, put it away, throw it away
+    configure {"type": "configure", "model"?, "system"?, "toolsOff"?, "parameters"?, "preset"?}
+                                                                how it answers from now on; a preset first
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db import DatabaseError, DataError, IntegrityError
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from agent.approvals import Resolution
@@ -43,6 +45,7 @@ from chatsite.chat import (
     actions,
     actions_steering,
     attachments,
+    choosing,
     db,
     draining,
     eventlog,
@@ -52,14 +55,12 @@ from chatsite.chat import (
     runner,
 )
 from chatsite.chat.actions import Given, Start
-from chatsite.chat.agents import agents
+from chatsite.chat.agents import agents, catalog_for
+from chatsite.chat.choices import LONGEST_SYSTEM, Json, Parameters, Text, kept
 from chatsite.chat.conf import setting
 from chatsite.chat.heartbeat import PROCESS
 from chatsite.chat.models import Run, Thread, new_public_id
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, TooLong
-
-Text = Annotated[str, BeforeValidator(lambda value: storable(value) if isinstance(value, str) else value)]
-"""Text that a database takes, whatever was sent."""
 
 
 class _Command(BaseModel):
@@ -74,7 +75,10 @@ class Said(_Command):
 
 
 class Send(Said):
+    """`preset`: the name of the one whose choices a new thread begins with; one that is there has its own."""
+
     type: Literal["send"] = "send"
+    preset: str = ""
 
 
 class Stop(_Command):
@@ -161,8 +165,19 @@ class Organize(_Command):
     deleted: bool = False
 
 
+class Configure(_Command):
+    """What is given changes, the rest stays; `parameters` change as a whole. Of a `preset` a thread gets all."""
+
+    type: Literal["configure"] = "configure"
+    model: str | None = None
+    system: Text | None = Field(default=None, max_length=LONGEST_SYSTEM)
+    tools_off: list[Text] | None = None
+    parameters: Parameters | None = None
+    preset: str | None = None
+
+
 Steer = Branch | Remove | Restore
-Command = Send | Stop | Retry | Edit | Steer | Fork | Continue | Answer | Forget | Organize
+Command = Send | Stop | Retry | Edit | Steer | Fork | Continue | Answer | Forget | Organize | Configure
 STEERS = {
     "branch": actions_steering.show_branch,
     "remove": actions_steering.remove,
@@ -196,7 +211,7 @@ async def perform(
     what the run begins with besides.
     """
     thread = await thread_for(user, thread_id)
-    begins = partial(_start, door=door, run_id=run_id, given=given)
+    begins = partial(_start, user, door=door, run_id=run_id, given=given)
     match command:
         case Send():
             sent = await _sent(user, command, message)
@@ -246,6 +261,8 @@ async def perform(
             eventlog.channel_of(thread.pk).retitle(thread.title)
             news.thread_changed(thread.pk)
             return Done(thread)
+        case Configure():
+            return Done(await _configure(user, thread, command))
         case Stop():
             # First, and without the database: it may be busy.
             stopped = runner.stop_thread(thread.pk, run_id=command.run_id)
@@ -264,15 +281,28 @@ async def begin_thread(
     run_id: str | None = None,
     message: Message | None = None,
     given: Given | None = None,
+    choices: Json | None = None,
 ) -> Done:
-    """A new thread of the user's with its first message. Missing when `public_id` is another's thread."""
+    """A new thread of the user's with its first message. Missing when `public_id` is another's thread.
+
+    It has these `choices` (`choices.Choices` as JSON), else those of the preset that the command names.
+    """
     rounds.begin()
     if public_id is not None and not access.sane_thread_id(public_id):
         raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
     sent = await _sent(user, command, message)
-    start = await _start(command.model, door=door, run_id=run_id, given=given)
+    preset = await db.read(choosing.preset_of, user, command.preset) if command.preset else None
+    stored = preset.model if preset else ""
+    start = await _start(user, command.model, stored, door=door, run_id=run_id, given=given)
     return await _run(
-        user, actions.open_thread, owner=user, public_id=public_id, start=start, taken=Missing, **sent
+        user,
+        actions.open_thread,
+        owner=user,
+        public_id=public_id,
+        start=start,
+        choices=preset.choices if preset and choices is None else choices,
+        taken=Missing,
+        **sent,
     )
 
 
@@ -287,7 +317,7 @@ async def client_results(
     given: Given | None = None,
 ) -> Done:
     """Go on with what the thread's client says of the calls it was asked to run."""
-    start = await _start(model, thread.model, door=door, run_id=run_id, given=given)
+    start = await _start(user, model, thread.model, door=door, run_id=run_id, given=given)
     return await _run(user, actions.take_client_results, thread=thread, results=results, start=start)
 
 
@@ -358,11 +388,32 @@ async def _sent(user: Any, command: Said, message: Message | None) -> dict[str, 
     return {"client_id": client_id, "message": message or Message(id=client_id, role="user", parts=parts)}
 
 
+async def _configure(user: Any, thread: Thread, command: Configure) -> Thread:
+    fields = command.model_dump(include={"system", "tools_off", "parameters"})
+    changes = {name: value for name, value in fields.items() if value is not None}
+    catalog, model = await catalog_for(user), command.model
+    if command.preset is not None:
+        preset = await db.read(choosing.preset_of, user, command.preset)
+        changes = {**kept(preset.choices).model_dump(), **changes}
+        model = model or (catalog.pick(stored=preset.model) if preset.model else None)
+    if model is not None:
+        model = catalog.pick(model)
+    thread = await _asked(choosing.configure, thread=thread, changes=changes, model=model)
+    news.thread_changed(thread.pk)
+    return thread
+
+
 async def _start(
-    asked: str, stored: str = "", *, door: str, run_id: str | None = None, given: Given | None = None
+    user: Any,
+    asked: str,
+    stored: str = "",
+    *,
+    door: str,
+    run_id: str | None = None,
+    given: Given | None = None,
 ) -> Start:
     """How a run of this process begins, with the model that was asked for, else the thread's own."""
-    model = (await agents().catalog()).pick(asked, stored)
+    model = (await catalog_for(user)).pick(asked, stored)
     return Start(model, PROCESS, door, run_id, given or {})
 
 

@@ -24,6 +24,8 @@ DEFAULTS: dict[str, Any] = {
     "RUN_MAX_COST": None,
     "RUN_MAX_SECONDS": None,
     "MODEL_PRICES": {},
+    "MODEL_PRICES_UNIT": "$",
+    "MODEL_FACTS": {},
     "CHAT_MESSAGE_MAX_CHARS": 100_000,
     "EVENTS_KEEP_DAYS": 30,
     "ATTACHMENTS_DIR": None,

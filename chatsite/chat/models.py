@@ -1,5 +1,5 @@
 """The rows. Only `actions`, `actions_steering`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments`,
-`transfer` and `demothread` write them.
+`choosing`, `transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< ToolCall      the ledger: one row a call
@@ -8,6 +8,7 @@
        ├──────< ApprovalRule         "always allow this tool here", until it is taken back
        ├──────< Share                a link for readers
        └─────<> Attachment           a file that messages of it refer to
+    Preset                           a person's saved choices: model, system prompt, tools, parameters
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
 events, folded; when it ends (or a message of it is whole) they are rows. `store.load_state` joins the two.
@@ -44,6 +45,9 @@ class Thread(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="threads")
     title = models.CharField(max_length=200, blank=True)
     model = models.CharField(max_length=200, blank=True, help_text="The model its next run uses.")
+    choices = models.JSONField(
+        default=dict, blank=True, help_text="How its next run is to answer: `choices.Choices`."
+    )
     head = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     branch = models.PositiveIntegerField(
         default=0, help_text="Counts how often another branch was shown; no log tells of that, so cursors do."
@@ -123,7 +127,7 @@ class Run(models.Model):
     given = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What it began with besides messages: clientTools, clientResults, onDisconnect.",
+        help_text="What it began with besides messages: choices, clientTools, clientResults, onDisconnect.",
     )
     receipt = models.JSONField(
         default=dict, blank=True, help_text="Of a stopped run: what it was at, what had already happened."
@@ -370,6 +374,28 @@ class Attachment(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["owner", "digest", "name"], name="chat_attachment_once_an_owner"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Preset(models.Model):
+    """A person's saved choices, by a name of theirs. New threads of theirs begin with the default one, if any."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="presets")
+    name = models.CharField(max_length=100)
+    model = models.CharField(max_length=200, blank=True, help_text="Empty: whatever is the default.")
+    choices = models.JSONField(default=dict, blank=True, help_text="As a thread's.")
+    is_default = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["owner", "name"], name="chat_preset_name_of_owner"),
+            models.UniqueConstraint(
+                fields=["owner"], condition=models.Q(is_default=True), name="chat_one_default_preset"
+            ),
         )
 
     def __str__(self) -> str:

@@ -14,8 +14,9 @@ from agent.context import NOTHING_BEFORE, Before
 from agent.events import Event, StepFinished, ToolCallStart
 from agent.messages import Message, ToolResultPart
 from agent.wire.parts import load_parts
-from chatsite.chat import db, keeping, questions, store, unfinished
+from chatsite.chat import choices, db, keeping, questions, store, unfinished
 from chatsite.chat.actions import Begun
+from chatsite.chat.choices import Choices
 from chatsite.chat.keeping import CallChange
 from chatsite.chat.models import Run, ToolCall
 from chatsite.chat.state import ThreadState
@@ -34,6 +35,7 @@ class Opening:
     asked: tuple[Message, ...] = ()
     parent_id: str | None = None
     client_tools: tuple[ToolSpec, ...] = ()
+    choices: Choices = field(default_factory=Choices)
     waiting: Mapping[str, CallChange] = field(default_factory=dict)
     resolutions: tuple[Resolution, ...] = ()
     client_results: tuple[ToolResultPart, ...] = ()
@@ -47,6 +49,7 @@ async def opening_of(begun: Begun) -> Opening:
         ThreadState(begun.thread.public_id, begun.thread.title),
         (begun.first,),
         client_tools=_client_tools(begun.run),
+        choices=choices.kept(begun.run.given.get("choices")),
     )
 
 
@@ -64,6 +67,7 @@ def _opening(run_pk: int) -> Opening:
         asked=state.segments[-1].messages,
         parent_id=run.parent.public_id if run.parent else None,
         client_tools=_client_tools(run),
+        choices=choices.kept(run.given.get("choices")),
         waiting=waiting,
         resolutions=tuple(map(questions.resolution_of, answered)),
         client_results=tuple(load_parts(run.given.get("clientResults", ()))),

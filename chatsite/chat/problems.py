@@ -82,6 +82,11 @@ class UnknownModel(Problem):
     code = "model_not_found"
 
 
+class NoPreset(Problem):
+    status = HTTPStatus.NOT_FOUND
+    code = "preset_not_found"
+
+
 class NotStored(Problem):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "database_unavailable"

@@ -37,7 +37,7 @@ from agent.events import (
 )
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
-from chatsite.chat import db, keeping, news, questions, store
+from chatsite.chat import budgets, db, keeping, news, questions, store
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.ledger import Ledger
@@ -273,6 +273,7 @@ def _end_of(run: Run, event: Terminal) -> RunView:
         error=ending.error,
         error_code=ending.error_code,
         usage=sum((entry.usage for entry in event.usage), Usage()),
+        cost=budgets.cost_of(event.usage),
         duration_ms=store.lasted_ms(run.created_at, store.told_at(event)),
         receipt=(event.metadata or {}).get(RECEIPT, {}),
     )

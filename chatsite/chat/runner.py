@@ -203,7 +203,7 @@ async def _say_all(
         before=opening.before_run,
     )
     try:
-        agent = await agents().agent_for(run.model, opening.client_tools)
+        agent = await agents().agent_for(run.model, opening.client_tools, opening.choices)
         agent = replace(agent, provider=Attaching(agent.provider, thread))
     except (AgentError, Problem) as error:
         for event in _without_agent(ctx, earlier, opening, error):

@@ -27,6 +27,7 @@ class RunView:
 
     `stop_reason` is RunFinished's; `error` is a sentence for people and `error_code` its code (failed, lost); of
     one that a middleware aborted, `error` is the reason that it gave.
+    `cost` is what that usage costs, in the money of MODEL_PRICES; None where no price is set.
     `resumes` is the id of the lost run that this one goes on with; `receipt` what a stopped one had done
     (`agent.receipts`).
     """
@@ -38,6 +39,7 @@ class RunView:
     error_code: str = ""
     model: str = ""
     usage: Usage = Usage()
+    cost: float | None = None
     duration_ms: int | None = None
     resumes: str = ""
     receipt: Mapping[str, Any] = field(default_factory=dict)

@@ -7,7 +7,7 @@ fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -20,6 +20,7 @@ from django.db.models import Max
 from agent.events import (
     Event,
     MessagesSnapshot,
+    ModelUsage,
     RunStarted,
     Terminal,
 )
@@ -27,7 +28,7 @@ from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
 from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import models, questions, tree
+from chatsite.chat import budgets, models, questions, tree
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.state import RunView, Segment, ThreadState
 
@@ -204,7 +205,7 @@ def next_run(thread_pk: int, after: int) -> Run | None:
 
 
 def view_of(run: Run) -> RunView:
-    usage = sum((usage_of(entry) for entry in run.usage), Usage())
+    used = used_in(run.usage)
     return RunView(
         id=run.public_id,
         state=run.state,
@@ -212,7 +213,8 @@ def view_of(run: Run) -> RunView:
         error=run.error,
         error_code=run.error_code,
         model=run.model,
-        usage=usage,
+        usage=sum((each.usage for each in used), Usage()),
+        cost=budgets.cost_of(used),
         duration_ms=lasted_ms(run.created_at, run.finished_at) if run.finished_at else None,
         resumes=run.parent.public_id if run.continuation and run.parent else "",
         receipt=run.receipt,
@@ -333,7 +335,12 @@ def _branch_of(run: Run) -> list[models.Message]:
     return path_to(rows, max((row.pk for row in own if row.pk not in followed), default=None))
 
 
-def usage_of(entry: dict[str, Any]) -> Usage:
+def used_in(entries: Iterable[Mapping[str, Any]]) -> list[ModelUsage]:
+    """A run's usage, as its row holds it."""
+    return [ModelUsage(entry.get("model", ""), usage_of(entry)) for entry in entries]
+
+
+def usage_of(entry: Mapping[str, Any]) -> Usage:
     return Usage(
         entry.get("inputTokens", 0),
         entry.get("outputTokens", 0),

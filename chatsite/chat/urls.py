@@ -5,6 +5,7 @@ from chatsite.chat import (
     uploads,
     views,
     views_attachments,
+    views_choosing,
     views_installing,
     views_organizing,
     views_steering,
@@ -37,6 +38,8 @@ urlpatterns = [
         "threads/<str:thread_id>/export.md", views_organizing.export, {"kind": "md"}, name="export_markdown"
     ),
     path("tour", views_organizing.tour, name="tour"),
+    path("threads/<str:thread_id>/settings", views_choosing.settings, name="settings"),
+    path("presets", views_choosing.presets, name="presets"),
     path("import", views_organizing.take_in, name="import"),
     path("search", views_organizing.find, name="search"),
     path("archive", views_organizing.archive, name="archive"),

@@ -29,9 +29,19 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
 from agent.text import storable
-from chatsite.chat import access, actions_steering, commands, db, eventlog, rounds, thread_events, uploads
+from chatsite.chat import (
+    access,
+    actions_steering,
+    choosing,
+    commands,
+    db,
+    eventlog,
+    rounds,
+    thread_events,
+    uploads,
+)
 from chatsite.chat.access import Credential
-from chatsite.chat.agents import DEMO, agents
+from chatsite.chat.agents import DEMO, catalog_for
 from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
 from chatsite.chat.commands import Answer, Command, Continue, Edit, Forget, OneAnswer, Retry, Send, Stop
@@ -40,6 +50,7 @@ from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
 from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
 from chatsite.chat.render.fragments import render_before, render_page
+from chatsite.chat.render.picker import models_in
 from chatsite.chat.render.words import PROBLEM_WORDS
 from chatsite.chat.screens import rendered
 from chatsite.chat.state import InterruptView, ThreadState
@@ -77,7 +88,9 @@ def door(view: View) -> View:
 @door
 async def home(request: HttpRequest) -> HttpResponse:
     draft, deleted = request.GET.get("draft", "")[:DRAFT_CHARS], request.GET.get("deleted", "")
-    return await _page(request, None, draft=draft, deleted=deleted if access.sane_thread_id(deleted) else "")
+    preset = request.GET.get("preset")
+    deleted = deleted if access.sane_thread_id(deleted) else ""
+    return await _page(request, None, draft=draft, deleted=deleted, preset=preset)
 
 
 @require_safe
@@ -111,7 +124,7 @@ async def send(request: HttpRequest, thread_id: str) -> HttpResponse:
     except Problem as problem:
         return await refused(request, row, problem)
     if edits := request.POST.get("edits"):
-        command = Edit(message_id=edits, **command.model_dump(exclude={"type"}))
+        command = Edit(message_id=edits, **command.model_dump(exclude={"type", "preset"}))
     return await do_command(request, thread_id, command)
 
 
@@ -193,6 +206,7 @@ async def _send_of(request: HttpRequest) -> Send:
         client_id=request.POST.get("client_id", ""),
         model=request.POST.get("model", ""),
         attachments=ids,
+        preset=request.POST.get("preset", ""),
     )
 
 
@@ -260,6 +274,7 @@ def _past(command: Command) -> str:
         "answer": "answered",
         "forget": "forgotten",
         "organize": "organized",
+        "configure": "configured",
     }[command.type]
 
 
@@ -276,9 +291,15 @@ async def refused(request: HttpRequest, row: Thread | None, problem: Problem) ->
         return HttpResponse(words, status=problem.status, headers=problem.headers)
     draft = request.POST.get("text", "")
     typed = dict(request.POST.lists())
-    edits = request.POST.get("edits", "")[:200]
     page = await _page(
-        request, row, notice=said, draft=draft, typed=typed, edits=edits, status=problem.status
+        request,
+        row,
+        notice=said,
+        draft=draft,
+        typed=typed,
+        edits=request.POST.get("edits", "")[:200],
+        preset=request.POST.get("preset"),
+        status=problem.status,
     )
     for name, value in problem.headers.items():
         page.headers[name] = value
@@ -311,19 +332,24 @@ async def _page(
     before: str = "",
     edits: str = "",
     removed: str = "",
+    preset: str | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    catalog = await agents().catalog()
+    catalog = await catalog_for(request.person)
+    presets = await db.read(choosing.presets_of, request.person) if row is None else []
+    begins_with = next(
+        (each for each in presets if each.name == preset or (preset is None and each.is_default)), None
+    )
     state = await eventlog.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
-    model = catalog.pick(stored=row.model if row else "")
+    model = catalog.pick(stored=row.model if row else begins_with.model if begins_with else "")
     context = {
         "thread": row,
         "state": state,
         "transcript_html": await rendered(state, render_page, state, typed, before),
         "threads": await db.read(_threads_of, request.person.pk),
-        "models": [
-            {"id": choice.id, "label": choice.label, "note": choice.provider} for choice in catalog.choices
-        ],
+        "models": models_in(catalog),
+        "presets": presets,
+        "preset": begins_with,
         "model": model,
         "demo": model == DEMO,
         "problems": catalog.problems,

@@ -21,6 +21,16 @@ WRONG = [
     ({"RUN_MAX_COST": "cheap"}, "RUN_MAX_COST is 'cheap'; write a number above 0."),
     ({"COMPRESSION_KEEP": "2.5"}, "COMPRESSION_KEEP is '2.5'; write a whole number above 0."),
     (
+        {"MODEL_FACTS": '{"gpt-5": {"context": "big"}}'},
+        f"MODEL_FACTS holds {{'context': 'big'}} for 'gpt-5'; write {env.FACTS_FORM}.",
+    ),
+    ({"MODEL_FACTS": "[1]"}, f"MODEL_FACTS is no JSON object; write {env.FACTS_FORM}."),
+    (
+        {"MODEL_FACTS": "{"},
+        "MODEL_FACTS is no JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); "
+        f"write {env.FACTS_FORM}.",
+    ),
+    (
         {"MODEL_PRICES": "gpt-5=1.25"},
         "MODEL_PRICES holds 'gpt-5=1.25'; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens.",
     ),
@@ -81,6 +91,7 @@ def read_all(folder):
     env.amount("RUN_MAX_COST")
     env.whole("COMPRESSION_KEEP", 8)
     env.prices("MODEL_PRICES")
+    env.facts("MODEL_FACTS")
     env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
     env.database("DATABASE_URL", folder / "db.sqlite3")
     env.base_url("OPENAI_BASE_URL")

@@ -73,13 +73,15 @@ def _has_answer(segment: Segment) -> bool:
 
 
 def _facts(runs: Sequence[RunView]) -> str:
-    """Model, time and tokens of the runs of one answer, as far as they are known."""
+    """Model, time, tokens and money of the runs of one answer, as far as they are known."""
     tokens = sum(run.usage.total_tokens for run in runs)
     times = [run.duration_ms for run in runs if run.duration_ms is not None]
+    costs = [run.cost for run in runs if run.cost is not None]
     facts = [
         escape(words.plain(runs[-1].model)),
         words.duration(sum(times) if times else None),
         words.count(tokens, "token") if tokens else "",
+        escape(words.money(sum(costs))) if costs else "",
     ]
     text = " · ".join(fact for fact in facts if fact)
     return f"<small class=facts>{text}</small>" if text else ""

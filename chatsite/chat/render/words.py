@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from chatsite.chat.conf import setting
 from chatsite.chat.state import RunView
 from chatsite.phrases import count as count
 from chatsite.phrases import duration as duration
@@ -198,6 +199,16 @@ def receipt_words(receipt: Mapping[str, Any]) -> list[str]:
 def call_state(code: str | None) -> CallState:
     """The state of a call that has its result."""
     return DONE if code is None else CALL_WORDS.get(code, FAILED_CALL)
+
+
+def money(amount: float) -> str:
+    """`$1.50`, `$0.0042`, `< $0.0001`; "" for nothing."""
+    if amount <= 0:
+        return ""
+    unit = setting("MODEL_PRICES_UNIT")
+    shown = f"{amount:,.2f}" if amount >= 0.1 else f"{max(amount, 0.0001):.4f}"
+    worded = f"{unit}{shown}" if len(unit) == 1 else f"{shown} {unit}"
+    return worded if amount >= 0.0001 else f"< {worded}"
 
 
 def moment(iso: str) -> str:
