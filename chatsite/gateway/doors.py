@@ -39,6 +39,9 @@ class Doors:
 
     async def count_tokens(self, caller: Caller) -> None:
         _, body = await self._asked(caller)
+        await caller.until_gone(self._count(caller, body))
+
+    async def _count(self, caller: Caller, body: Body) -> None:
         count, is_estimate = await counting.count(body, routes(), caller.headers, caller.request_id)
         headers = [JSON, (b"x-threadloom-estimate", b"true")] if is_estimate else [JSON]
         await caller.reply(200, dump({"input_tokens": count}).encode(), headers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 from django.utils import timezone
@@ -57,7 +58,7 @@ class Exchange:
         """Book what this round used, as far as it came. `response`: all of it, where content is kept."""
         record = round.record
         record.ms = ms_since(round.began_at)
-        record.usage = round.usage or _about(body, round)
+        record.usage = _used(body, round)
         record.stop_reason = round.stop_reason
         if self.keeps_content:
             record.request, record.response = body.raw, response
@@ -90,6 +91,12 @@ class Exchange:
         return None if self._first_byte_at is None else round((self._first_byte_at - self._began) * 1000)
 
 
-def _about(body: Body, round: Round) -> Usage:
-    """An endpoint that counts nothing: about four bytes a token went there, and a token came with each event."""
-    return Usage(len(body.raw) // 4, round.events)
+def _used(body: Body, round: Round) -> Usage:
+    """What the endpoint says. Where it says nothing, about four bytes a token went there, and a token came with each
+    event; also beside what it said at the beginning of a stream that then broke off, or was left."""
+    told = round.usage
+    if told is None:
+        return Usage(len(body.raw) // 4, round.events)
+    if round.stop_reason:
+        return told
+    return replace(told, output_tokens=max(told.output_tokens, round.events))

@@ -25,7 +25,9 @@ ONE_ROUND = (b"x-threadloom-rounds", b"1")
 async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> None:
     """Raises Refused or AgentError when there is no answer, or when it broke off."""
     exchange = Exchange(caller, key, body)
-    asker = Asker(routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds)
+    asker = Asker(
+        routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds, exchange.end_round
+    )
     try:
         if refused := await limits.check(key):
             raise refused

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,7 +30,7 @@ from chatsite.gateway.errors import EndpointRefused, Refused, refusal_of
 from chatsite.gateway.passing import forwarded, pass_on
 from chatsite.gateway.records import RoundRecord
 from chatsite.gateway.routes import Routes
-from chatsite.gateway.translating import translate
+from chatsite.gateway.translating import TranslatedRound, translate
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,8 @@ class _Failure:
 
 
 class Asker:
-    """Asks for the rounds of one caller's request. Each attempt is told to `records`."""
+    """Asks for the rounds of one caller's request. Each attempt is told to `records`; one that broke off behind its
+    first event to `end_round` too, which books what came of it."""
 
     def __init__(
         self,
@@ -90,11 +91,13 @@ class Asker:
         headers: Mapping[bytes, bytes],
         request_id: str,
         records: list[RoundRecord],
+        end_round: Callable[[Round, Body], None],
     ) -> None:
         self._routes = routes
         self._dialect: Dialect = dialect
         self._request_id = request_id
         self._records = records
+        self._end_round = end_round
         self._headers = forwarded(headers, dialect, request_id)
 
     async def ask(self, body: Body, *, depth: int = 0, asked_by: str = "") -> Round:
@@ -133,6 +136,9 @@ class Asker:
         began_at = time.monotonic()
         try:
             answered = await self._open(target, body)
+            answered.record, answered.began_at = record, began_at
+            if isinstance(answered, TranslatedRound) and not body.stream:
+                await self._gather(answered, body)
         except EndpointRefused as refused:
             record.error_code, record.status = refused.error.code, refused.error.status or 0
             return self._failure(target, refused.error, refused.refusal, number)
@@ -141,7 +147,6 @@ class Asker:
             return self._failure(target, error, refusal_of(error), number)
         finally:
             record.ms = ms_since(began_at)
-        answered.record, answered.began_at = record, began_at
         record.status, record.first_byte_ms = 200, record.ms
         self._routes.cooling.answered(target)
         return answered
@@ -150,6 +155,14 @@ class Asker:
         if target.endpoint.dialect == self._dialect:
             return await pass_on(target, self._dialect, body, self._headers)
         return await translate(target, self._dialect, body)
+
+    async def _gather(self, round: TranslatedRound, body: Body) -> None:
+        try:
+            await round.gather()
+        except BaseException:
+            await round.close()
+            self._end_round(round, body)
+            raise
 
     def _failure(self, target: Target, error: AgentError, refused: Refused, number: int) -> _Failure:
         log.warning("%s: %s failed: %s (%s)", self._request_id, target.name, error, error.code)

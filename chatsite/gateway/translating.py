@@ -26,6 +26,7 @@ from chatsite.gateway.endpoints import Target
 from chatsite.gateway.records import RoundRecord
 
 MESSAGE_ID = "answer"
+CHARS_A_TOKEN = 4
 Events = AsyncIterator[TurnEvent | TurnEnd]
 
 
@@ -54,7 +55,8 @@ class TranslatedRound:
 
     @property
     def usage(self) -> Usage | None:
-        return None if self.end is None else self.end.usage
+        """None while nobody has said it; a turn's end has nothing but zeros then."""
+        return self.end.usage if self.end is not None and self.end.usage.total_tokens else None
 
     @property
     def provider(self) -> Dialect | None:
@@ -92,7 +94,8 @@ class TranslatedRound:
     async def _pull(self) -> TurnEvent | TurnEnd:
         first, self._first = self._first, None
         event = first if first is not None else await anext(self._events)
-        self.events += 1
+        # Deltas that came in one read are one event here.
+        self.events += max(1, len(getattr(event, "delta", None) or "") // CHARS_A_TOKEN)
         if isinstance(event, TurnEnd):
             self.end = event
             if event.finish_reason is None:
@@ -111,18 +114,16 @@ class TranslatedRound:
 
 
 async def translate(target: Target, dialect: Dialect, body: Body) -> TranslatedRound:
-    """The round, once it has begun to answer. Raises InvalidRequest and ProviderError."""
+    """The round, once it has begun to answer; one in one piece is to be gathered. Raises InvalidRequest and
+    ProviderError."""
     request = request_of(dialect, body, target.model)
     events = target.endpoint.provider.stream(request)
     try:
         first = await anext(events)
-        round = TranslatedRound(target, dialect, body, events, first)
-        if not body.stream:
-            await round.gather()
     except BaseException:
         await _close(events)
         raise
-    return round
+    return TranslatedRound(target, dialect, body, events, first)
 
 
 def request_of(dialect: Dialect, body: Body, model: str) -> TurnRequest:

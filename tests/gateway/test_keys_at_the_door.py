@@ -13,9 +13,11 @@ from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
 from chatsite.gateway import auth
 from chatsite.gateway.recorder import recorder
+from chatsite.gateway.translating import TranslatedRound
 from tests.gateway.conftest import off_loop
-from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
-from tests.standin import Broken, Say
+from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve, until
+from tests.gateway.test_pass_on import recorded
+from tests.standin import Broken, Raw, Say
 
 PATHS = [("POST", CHAT), ("POST", MESSAGES), ("POST", f"{MESSAGES}/count_tokens"), ("GET", "/v1/models")]
 PATHS += [("GET", f"/v1/models/{MODEL}")]
@@ -179,3 +181,81 @@ async def test_what_a_key_uses_is_booked_also_when_the_caller_leaves(url, key, s
         while not (tokens := await off_loop(used)):
             pass
     assert 3 <= tokens <= 60
+
+
+CROSSWISE = pytest.mark.parametrize(
+    ("path", "at"), [(CHAT, anthropic_at), (MESSAGES, openai_at)], ids=["chat", "messages"]
+)
+
+
+def _booked():
+    recorder.flush(30)
+    row = ApiKey.objects.get()
+    return row.input_tokens, row.output_tokens
+
+
+@CROSSWISE
+async def test_an_answer_in_one_piece_that_breaks_off_is_booked_as_far_as_it_came(http, standin, path, at):
+    serve(at(standin))
+    standin.play(*[Broken("cut")] * 3)
+    assert (await http.post(path, json=asking())).status_code == 502
+    asked, answered = await off_loop(_booked)
+    assert asked > 0
+    assert answered > 0
+
+
+@CROSSWISE
+async def test_a_caller_that_does_not_wait_for_its_one_piece_pays_what_came_of_it(
+    url, key, standin, monkeypatch, path, at
+):
+    gathering = []
+    gather = TranslatedRound.gather
+
+    async def seen(round):
+        gathering.append(round)
+        await gather(round)
+
+    monkeypatch.setattr(TranslatedRound, "gather", seen)
+    serve(at(standin))
+    standin.play(Broken("hang_stream"))
+    async with httpx.AsyncClient(timeout=20) as client:
+        waiting = asyncio.create_task(
+            client.post(url + path, json=asking(), headers={"authorization": f"Bearer {key}"})
+        )
+        await until(lambda: gathering and gathering[0].events > 1)
+        waiting.cancel()
+        assert await standin.exchanges[-1].gone(5)
+    async with asyncio.timeout(20):
+        while not all(await off_loop(_booked)):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("path", "at"),
+    [(CHAT, openai_at), (CHAT, anthropic_at), (MESSAGES, openai_at), (MESSAGES, anthropic_at)],
+    ids=["chat", "chat-anthropic", "messages-openai", "messages"],
+)
+async def test_a_stream_that_breaks_off_is_booked_by_what_came_of_it(http, standin, path, at):
+    """Also where the endpoint said at its beginning that it had used one token so far, as Anthropic does."""
+    serve(at(standin))
+    text = recorded(standin, "openai" if at is openai_at else "anthropic", Say("word " * 40, pieces=5))
+    standin.play(Raw([text[: len(text) // 2]], then="cut"))
+    answer = await http.post(path, json=asking(stream=True))
+    assert answer.text.count("word ") > 10
+    asked, answered = await off_loop(_booked)
+    assert asked > 0
+    assert answered >= answer.text.count("word ")
+
+
+async def test_a_caller_that_does_not_wait_for_its_count_is_seen_at_the_endpoint(url, key, standin):
+    serve(anthropic_at(standin))
+    standin.play(Broken("hang"))
+    async with httpx.AsyncClient(timeout=20) as client:
+        waiting = asyncio.create_task(
+            client.post(
+                f"{url}{MESSAGES}/count_tokens", json=asking(), headers={"authorization": f"Bearer {key}"}
+            )
+        )
+        await until(lambda: standin.exchanges)
+        waiting.cancel()
+        assert await standin.exchanges[-1].gone(5)
