@@ -85,8 +85,9 @@ def take(browser: Browser, server: Server, look: str, folder: Path) -> None:
         "document.getElementById('text').value = 'Another question, while this one is being answered'"
     )
     chat.text.press("Enter")
-    expect(chat.notice).to_be_visible()
-    shoot("refused")
+    expect(page.locator("#queue li")).to_be_visible()
+    shoot("queued")
+    page.locator("#queue").get_by_role("button", name="Cancel").click()
     chat.stop_button.click()
     chat.done()
     shoot("stopped")

@@ -137,15 +137,68 @@ def test_the_longest_message_is_taken(chat: Chat):
     assert len(chat.last.locator(".user .bubble").text_content() or "") == LIMIT
 
 
-def test_a_send_while_an_answer_is_written_says_why_not_and_keeps_the_text(waiting: Chat, watch):
-    watch.allow("409")
+def test_what_is_sent_while_an_answer_is_written_waits_and_can_be_cancelled(waiting: Chat):
+    queue = waiting.page.locator("#queue li")
     waiting.text.fill("Also this")
     expect(waiting.stop_button).to_be_visible()
     expect(waiting.send_button).to_be_hidden()
     waiting.text.press("Enter")
-    expect(waiting.notice).to_contain_text("still being written")
-    expect(waiting.text).to_have_value("Also this")
+    expect(queue).to_contain_text("Also this")
+    expect(waiting.text).to_have_value("")
+    waiting.page.reload()
+    expect(queue).to_contain_text("Also this")
+    expect(waiting.text).to_have_value("")
+    queue.get_by_role("button", name="Cancel").click()
+    expect(queue).to_have_count(0)
     expect(waiting.runs).to_have_count(1)
+
+
+@pytest.mark.slow
+def test_send_now_stops_the_answer_and_sends(chat: Chat, standin: StandIn):
+    standin.play(Say("Too late.", delay=60))
+    chat.ask("Take your time", model="stand-in").active()
+    chat.text.fill("Also this")
+    chat.text.press("Enter")
+    chat.page.locator("#queue").get_by_role("button", name="Send now").click()
+    expect(chat.runs).to_have_count(2)
+    expect(chat.runs.first.locator(".said")).to_contain_text("Stopped by you")
+    expect(chat.last.locator(".user")).to_contain_text("Also this")
+    expect(chat.page.locator("#queue li")).to_have_count(0)
+    chat.done()
+
+
+@pytest.mark.slow
+def test_what_waits_stays_when_the_answer_was_stopped(chat: Chat, standin: StandIn):
+    standin.play(Say("Too late.", delay=60))
+    chat.ask("Take your time", model="stand-in").active()
+    chat.text.fill("Also this")
+    chat.text.press("Enter")
+    chat.stop_button.click()
+    chat.done()
+    expect(chat.said).to_contain_text("Stopped by you")
+    chat.page.reload()
+    expect(chat.page.locator("#queue li")).to_contain_text("Also this")
+    expect(chat.runs).to_have_count(1)
+    chat.page.locator("#queue").get_by_role("button", name="Send now").click()
+    expect(chat.runs).to_have_count(2)
+    chat.done()
+
+
+@pytest.mark.slow
+def test_what_waits_is_sent_once_by_two_tabs_when_the_answer_is_there(chat: Chat, standin: StandIn):
+    standin.play(Say("Here it is.", delay=8))
+    chat.ask("Take your time", model="stand-in").active()
+    other = Chat(chat.page.context.new_page()).open(chat.path)
+    chat.text.fill("Also this")
+    chat.text.press("Enter")
+    expect(other.page.locator("#queue li")).to_contain_text("Also this")
+    expect(chat.runs).to_have_count(2, timeout=30_000)
+    chat.done()
+    other.page.bring_to_front()
+    expect(other.runs).to_have_count(2)
+    expect(other.page.locator("#queue li")).to_have_count(0)
+    other.page.reload()
+    expect(other.runs).to_have_count(2)
 
 
 @pytest.mark.slow
