@@ -197,9 +197,8 @@ async def _send_of(request: HttpRequest) -> Send:
     """A page with JavaScript has uploaded its files before; a plain form brings them along."""
     ids = request.POST.getlist("attachment")[:100]
     for file in request.FILES.getlist("files")[:100]:
-        if file.size:
-            row = await uploads.take(request.person, file.name, uploads.pieces_of_form(file), file.size)
-            ids.append(row.public_id)
+        row = await uploads.take(request.person, file.name, uploads.pieces_of_form(file), file.size)
+        ids.append(row.public_id)
     return Send(
         # A form sends its line breaks as CRLF, whatever was typed.
         text=request.POST.get("text", "").replace("\r\n", "\n"),

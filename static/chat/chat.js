@@ -174,7 +174,7 @@
   text.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
-    if (text.value.trim()) form.requestSubmit();
+    if (text.value.trim() || form.elements.attachment) form.requestSubmit();
   });
   fill(text.value || recall(draft) || "");
 
@@ -198,7 +198,7 @@
     if (sourceElement === stream && cursor) request.headers["Last-Event-ID"] = cursor;
     if (sourceElement !== form) return;
     sent = text.value;
-    if (sent.trim() && sent.length <= max) return;
+    if ((sent.trim() || form.elements.attachment) && sent.length <= max) return;
     event.preventDefault();
     if (sent.trim()) tooLong(sent.length);
   });

@@ -23,10 +23,10 @@
   };
   const without = (id) => read().filter((entry) => entry.id !== id);
   const draw = () => {
-    list.replaceChildren(...read().map(({ id, fields }) => {
+    list.replaceChildren(...read().map(({ id, fields, files = [] }) => {
       const item = row.cloneNode(true).firstElementChild;
       item.dataset.id = id;
-      item.querySelector("span").textContent = fields.find(([name]) => name === "text")[1];
+      item.querySelector("span").textContent = [fields.find(([name]) => name === "text")[1], ...files].filter(Boolean).join(" · ");
       return item;
     }));
     list.hidden = !list.children.length;
@@ -57,16 +57,18 @@
   };
 
   addEventListener("submit", (event) => {
-    if (event.target !== form || !busy() || !text.value.trim() || text.value.length > +text.dataset.max) return;
+    const files = [...document.querySelectorAll("#chips b")].map((name) => name.textContent);
+    if (event.target !== form || !busy() || !(text.value.trim() || files.length) || text.value.length > +text.dataset.max) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
     try {
-      write([...read(), { id: form.elements.client_id.value, fields }]);
+      write([...read(), { id: form.elements.client_id.value, fields, files }]);
     } catch { return; } // no room: the text stays where it is
     text.value = "";
     text.dispatchEvent(new Event("input"));
     form.dispatchEvent(new CustomEvent("loom:edit", { detail: { id: "" } }));
+    form.dispatchEvent(new CustomEvent("loom:queued", { bubbles: true }));
   }, true);
   list.addEventListener("click", ({ target }) => {
     const { id } = target.closest("li").dataset;

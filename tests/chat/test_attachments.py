@@ -471,6 +471,11 @@ async def test_a_plain_form_brings_its_files_along(person, client_of, plays, set
     assert refused.status_code == 422
     assert "ZIP archive" in refused.content.decode()
     assert "My words" in refused.content.decode()
+    empty = await client.post(
+        f"{thread}send", {"text": "My words", "files": [SimpleUploadedFile("x.txt", b"")]}
+    )
+    assert empty.status_code == 422
+    assert "x.txt: The file is empty." in empty.content.decode()
     htmx = await client.post(f"{thread}send", {"text": "", "attachment": "gone"}, headers=HTMX)
     assert htmx.status_code == 422
     assert "attach it again" in htmx.content.decode()

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from django.utils.translation import gettext_lazy as _
+
 from chatsite.chat.conf import setting
 from chatsite.chat.state import RunView
 from chatsite.phrases import count as count
@@ -148,6 +150,23 @@ PROBLEM_WORDS = {
     "interrupt_expired": "The time to answer is over. The question can only be cancelled now.",
     "unknown_tool": "This tool is not there any more. The question can only be denied or cancelled.",
 }
+
+UPLOAD_WORDS = {
+    "waiting": _("Waiting"),
+    "checking": _("Checking"),
+    "attached": _("{name} is attached."),
+    "remove": _("Remove {name}"),
+    "again": _("Try again"),
+    "lost": _("The connection was lost at {percent} %."),
+    "error": _("The server had an error. Try again."),
+    "large": _("The file is too large: {max} is the most."),
+    "big": _("{name} has {size}; {max} is the most. Send a smaller one, or a part of it."),
+    "empty": _("{name} is empty."),
+    "many": _("A message takes at most {most} files. Send the others with another one."),
+    "wait": _("Your files are still on their way. Send again when they are there."),
+    "unsent": _("A file could not be uploaded. Try it again or remove it, then send."),
+}
+"""Of the script that uploads files."""
 
 TURN_WORDS = {
     "length": "Cut off by the output limit.",

@@ -10,8 +10,9 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
+from chatsite.chat import attachments
 from chatsite.chat.conf import setting
-from chatsite.chat.render import fragments
+from chatsite.chat.render import fragments, words
 from chatsite.chat.render.swaps import thread_mark
 from chatsite.chat.state import ThreadState
 
@@ -27,6 +28,16 @@ def client_id() -> str:
 @register.simple_tag
 def max_chars() -> int:
     return int(setting("CHAT_MESSAGE_MAX_CHARS"))
+
+
+@register.simple_tag
+def upload_limits() -> dict[str, Any]:
+    """What the message box has to know of files: bytes of one, how many, and the sentences of files.js."""
+    return {
+        "max": attachments.most_bytes(),
+        "most": int(setting("ATTACHMENTS_PER_MESSAGE")),
+        "words": {name: str(text) for name, text in words.UPLOAD_WORDS.items()},
+    }
 
 
 @register.simple_tag
