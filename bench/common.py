@@ -118,7 +118,13 @@ class Server:
 
 def site_environment(folder: Path, server: str, port: int, **settings: str) -> dict[str, str]:
     return environment(
-        DATA_DIR=str(folder), HOST=LOOPBACK, PORT=str(port), SERVER=server, LOG_LEVEL="WARNING", **settings
+        DATA_DIR=str(folder),
+        HOST=LOOPBACK,
+        PORT=str(port),
+        SERVER=server,
+        LOG_LEVEL="WARNING",
+        CHAT_AUTO_TITLE="false",
+        **settings,
     )
 
 

@@ -107,12 +107,12 @@ async def test_a_short_retry_after_is_waited_for_and_a_long_one_told(http, stand
 async def test_silence_before_the_first_byte_is_504_or_the_next_endpoint(
     http, standin, other, path, dialect, at, kind
 ):
-    slow = at(standin, "slow", timeouts=Timeouts(connect=5, first_byte=0.2, idle=20))
+    slow = at(standin, "slow", timeouts=Timeouts(connect=5, first_byte=0.5, idle=20))
     serve(slow)
     standin.play(Broken(kind))
     answer = await http.post(path, json=asking(stream=True))
     assert answer.status_code == 504
-    assert len(standin.exchanges) == 1
+    assert len(standin.exchanges) <= 1  # it may be so slow that it has not even read the request
     serve(slow, at(other, "other"))
     standin.play(Broken(kind))
     assert (await http.post(path, json=asking())).status_code == 200

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def environment(**settings: str) -> dict[str, str]:
     """Nothing of the test's own settings: what is not given here is as unset as on a fresh machine."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-    return kept | settings
+    # A title is a call of its own behind an answer, which a scripted model would take for the next turn.
+    return kept | {"CHAT_AUTO_TITLE": "false"} | settings
 
 
 def manage(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
