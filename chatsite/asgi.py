@@ -45,7 +45,8 @@ async def application(scope, receive, send):
             await _lifespan(receive, send)
         case "http" if scope["path"] in {"/api/chat", "/api/chat/"}:
             await chat_api(scope, receive, send)
-        case "http" if scope["path"].startswith("/v1/") or scope["path"] == "/v1":
+        case "http" if scope["path"].startswith(("/v1/", "//v1/")) or scope["path"] == "/v1":
+            # Two slashes come of a base URL that ends in one. Nothing is there, and a program can read that.
             await gateway(scope, receive, send)
         case "http" if scope["path"].startswith("/threads/") and scope["path"].endswith("/events"):
             await thread_events(scope, receive, send)

@@ -84,7 +84,7 @@ def key_in(authorization: str, x_api_key: str) -> str | None:
     """The key of a request's two headers, None when it brought none. `Bearer` wins when both are there."""
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
-        return value.strip()
+        return value.strip() or x_api_key.strip()
     return x_api_key.strip() or None
 
 

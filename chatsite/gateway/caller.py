@@ -144,9 +144,9 @@ class Caller:
 
 def dialect_of(path: str, headers: dict[bytes, bytes]) -> Dialect:
     """What this caller speaks, also on a path that both have, or that nobody has."""
-    if path.startswith("/v1/messages"):
+    if path.startswith(("/v1/messages", "//v1/messages")):
         return "anthropic"
-    if path.startswith("/v1/chat"):
+    if path.startswith(("/v1/chat", "//v1/chat")):
         return "openai"
     return "anthropic" if b"anthropic-version" in headers else "openai"
 

@@ -122,6 +122,8 @@ def test_a_key_with_limits_that_cannot_be_is_not_made(person, settings, field):
         ("", "", None),
         ("Bearer", "", ""),
         ("", "  ", None),
+        ("Bearer ", "tl-b", "tl-b"),
+        ("Bearer", "tl-b", "tl-b"),
     ],
 )
 def test_a_key_is_found_in_either_header(authorization, x_api_key, key):

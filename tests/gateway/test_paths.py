@@ -43,6 +43,16 @@ async def test_an_unknown_path_is_an_error_of_anthropics(http, path):
     assert body["request_id"] == answer.headers["x-request-id"]
 
 
+@pytest.mark.parametrize(
+    ("path", "shape"), [("chat/completions", {"error"}), ("messages", {"type", "error"})]
+)
+async def test_two_slashes_of_a_base_url_are_an_error_that_a_program_can_read(http, path, shape):
+    answer = await http.post(f"http://gateway.test//v1/{path}", json={})
+    assert answer.status_code == 404
+    assert answer.json().keys() - {"request_id"} == shape
+    assert f"//v1/{path}" in answer.json()["error"]["message"]
+
+
 async def test_a_wrong_method_says_which_is_right(http):
     answer = await http.delete("/v1/health")
     assert answer.status_code == 405
