@@ -270,3 +270,9 @@ def test_axe_finds_nothing_serious_on_the_pages_around(context_of, person: Perso
     page = context_of(person).new_page()
     page.goto("/threads/nothing/")
     assert serious(page) == []
+    page.goto("/presets")
+    assert serious(page) == []
+    chat = Chat(page).open().ask("Hello").done()
+    page.goto(f"{chat.path}settings")
+    page.get_by_text("More", exact=True).click()
+    assert serious(page) == []

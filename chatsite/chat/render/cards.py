@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
+
+from django.utils.translation import gettext as _
 
 from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from chatsite.chat.render import words
@@ -26,6 +29,7 @@ MAX_SHOWN = 40_000
 def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> dict[str, str]:
     """The parts of a card that change: a glance at it, state, question, arguments, result."""
     result, questions = context.results[number], context.questions[number]
+    beside = context.beside[number] if context.beside else {}
     state = _state_of(call, context, number)
     if context.is_open:
         # Arguments are shown when they are whole: half of them say little, and sending them again at each
@@ -37,8 +41,8 @@ def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> d
         f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
         f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
         f"{id}q": _questions(f"{id}q", call, questions),
-        f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, questions)}</div>",
-        f"{id}r": f"<div id={id}r hx-ignore>{_result(result)}</div>",
+        f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, questions)}{_given(beside)}</div>",
+        f"{id}r": f"<div id={id}r hx-ignore>{_result(result, beside)}</div>",
     }
 
 
@@ -119,9 +123,23 @@ def _both(written: str, edited: str) -> str:
     )
 
 
-def _result(result: ToolResultPart | None) -> str:
+def _given(beside: Mapping[str, Any]) -> str:
+    """The arguments that the tool got, where a rule of the server changed them."""
+    given = beside.get("transformedArguments")
+    if not isinstance(given, str):
+        return ""
+    return f"<p class=lab>{_('What the tool was given')}</p>{_code(pretty(given))}"
+
+
+def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
+    """The whole result; what the model read of it is folded, where that is another text."""
     if result is None:
         return ""
+    full = beside.get("full")
+    if isinstance(full, str) and result.error is None:
+        saw = _result(result, {}).removeprefix("<p class=lab>Result</p>")
+        folded = f"<details class=fold><summary>{_('What the model saw')}</summary>{saw}</details>"
+        return f"<p class=lab>Result</p>{_code(pretty(full))}{folded}"
     if isinstance(result.content, str):
         texts, others = [result.content], []
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent.messages import ToolResultPart
 from chatsite.chat.render.links import Links
@@ -35,6 +36,8 @@ class Context:
     """There are assistant messages behind it in its run."""
     results: tuple[ToolResultPart | None, ...]
     """Of each call; a later run may have brought it."""
+    beside: tuple[Mapping[str, Any], ...] = ()
+    """Of each result: what the model was not given (`agent.tool_slots.result_event`)."""
     questions: tuple[tuple[Question, ...], ...] = ()
     """Of each call, in the order in which they were asked."""
     taken_up: str = ""
@@ -48,6 +51,12 @@ def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> l
     own: dict[str, ToolResultPart] = {
         result.tool_call_id: result for message in segment.messages for result in message.tool_results
     }
+    beside = {
+        result.tool_call_id: message.metadata
+        for message in segment.messages
+        for result in message.tool_results
+        if message.metadata
+    }
     last = max((i for i, m in enumerate(segment.messages) if m.role == "assistant"), default=-1)
     state = "active" if segment.run.active else segment.run.state
     contexts = []
@@ -60,6 +69,7 @@ def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> l
                 is_open=state == "active" and index == last and message.finish_reason is None,
                 goes_on=index < last,
                 results=results,
+                beside=tuple(beside.get(call.id) or links.beside.get(call.id) or {} for call in calls),
                 questions=tuple(_questions(call.id, links, typed) for call in calls),
                 taken_up=links.taken_up(segment.run) if None in results else "",
                 acts=question_acts(message.id, links.picks.get(message.id))

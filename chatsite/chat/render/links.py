@@ -6,10 +6,11 @@ its answer are nobody's message. So the card of a call may change long after its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 from agent.messages import ToolResultPart
 from chatsite.chat.render import words
@@ -21,6 +22,8 @@ from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 class Links:
     results: dict[str, ToolResultPart] = field(default_factory=dict)
     """By call id: those that stand in another run than their call."""
+    beside: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of these: the metadata of their messages."""
     questions: dict[str, list[InterruptView]] = field(default_factory=dict)
     """By call id, in the order in which they were asked: a call whose work is another run may ask several."""
     resumed: set[str] = field(default_factory=set)
@@ -99,6 +102,7 @@ class Links:
                     self._open_calls.pop(result.tool_call_id, None)
                 else:
                     self.results[result.tool_call_id] = result
+                    self.beside[result.tool_call_id] = message.metadata
         self._open_calls.update(dict.fromkeys(calls, segment.run.id))
 
 
