@@ -98,9 +98,7 @@ def fork(*, thread: Thread, message_id: str, owner: Any) -> Thread:
     thread.head_id = row.pk
     file = transfer.file_of(thread, store.active_branch(thread))
     new = transfer.take_in(owner, file)
-    Thread.objects.filter(pk=new.pk).update(
-        titled=thread.titled, choices=thread.choices, updated_at=timezone.now()
-    )
+    Thread.objects.filter(pk=new.pk).update(titled=thread.titled, updated_at=timezone.now())
     return new
 
 

@@ -23,8 +23,9 @@ from agent.messages import FilePart, ImagePart, Message, TextPart, ToolCallPart,
 from agent.text import storable
 from agent.wire.jsontext import plain
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import attachments, models, store
+from chatsite.chat import attachments, choices, models, store
 from chatsite.chat.access import sane_id
+from chatsite.chat.choices import Choices
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid
 from chatsite.chat.state import ThreadState
@@ -136,6 +137,7 @@ class ThreadFile(_Entry):
     version: Literal[1] = 1
     title: Text = Field(default="", max_length=200)
     model: Text = Field(default="", max_length=200)
+    choices: Choices = Field(default_factory=Choices)
     created_at: Moment
     updated_at: Moment
     head: Id | None = None
@@ -215,6 +217,7 @@ def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> Thr
     return ThreadFile(
         title=thread.title,
         model=thread.model,
+        choices=choices.kept(thread.choices),
         created_at=thread.created_at,
         updated_at=thread.updated_at,
         head=ids.get(thread.head_id) if thread.head_id else None,
@@ -281,6 +284,7 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
         owner=owner,
         title=file.title,
         model=file.model,
+        choices=file.choices.as_json(),
         created_at=file.created_at,
         updated_at=file.updated_at,
     )

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from agent.messages import Usage
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import choices, choosing, commands, db, eventlog, store
+from chatsite.chat import choices, choosing, commands, db, eventlog, store, transfer
 from chatsite.chat.agents import Catalog, ModelChoice, catalog_for, use_agents
 from chatsite.chat.choices import Choices
 from chatsite.chat.commands import CommandAdapter, Fork, Retry, Send
@@ -162,6 +162,22 @@ async def test_a_fork_answers_as_its_thread_does(person, thread):
         door="page",
     )
     assert (await now(forked.thread)).choices == ALL
+
+
+async def test_a_thread_that_is_taken_out_and_in_answers_as_before(person, thread):
+    await configure(person, thread, **ALL)
+    written = await db.read(lambda: transfer.file_of(Thread.objects.get(pk=thread.pk)).as_json())
+    again = await db.write(transfer.take_in, person, transfer.read_file(written.encode()))
+    assert (await now(again)).choices == ALL
+    assert (await db.read(lambda: transfer.file_of(again).as_json())) == written
+
+
+async def test_a_file_with_choices_that_cannot_be_is_refused(thread):
+    written = await db.read(lambda: transfer.file_of(thread).as_json())
+    wrong = written.replace('"parameters": {}', '"parameters": {"temperature": 9}')
+    assert wrong != written
+    with pytest.raises(Invalid, match="temperature"):
+        transfer.read_file(wrong.encode())
 
 
 async def test_an_answer_is_given_anew_by_todays_choices(person, plays, settled):
