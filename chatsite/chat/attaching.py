@@ -5,7 +5,8 @@ gone with it. So a first answer, a retry, a run that goes on with a lost one and
 
     image, PDF, audio    base64, as a part the codec writes in its protocol's words
     text, code           a fenced text part under the file's name
-    gone, or too old     a text part that says so: the newest files of `SENT_AT_ONCE` go along
+    what cannot go along a text part that says so: its file is gone, the model takes no images (MODEL_FACTS), or there
+                         is more than `SENT_AT_ONCE`, of which the newest go
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from agent.messages import FilePart, ImagePart, Message, Part, TextPart, Transcr
 from agent.providers.base import TurnRequest, is_native
 from chatsite.chat import attachments, db
 from chatsite.chat.attachments import MB, id_in, ids_in
-from chatsite.chat.filetypes import TEXT, as_text
+from chatsite.chat.filetypes import IMAGES, TEXT, as_text
 from chatsite.chat.models import Attachment, Thread
 
 SENT_AT_ONCE = 22 * MB
 """Bytes of files in one request: base64 makes them 30 MB, and Anthropic takes 32 in all."""
 
-GONE = "[The file {name} is not here any more.]"
+GONE = "[The file {name} cannot be shown here.]"
 LEFT_OUT = "[The file {name} is left out: this conversation holds more files than one request can.]"
 
 
@@ -51,6 +52,8 @@ class Attaching:
 
     async def _stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
         rows = await db.read(attachments.of_thread, self._thread)
+        if not attachments.takes_images(request.model):
+            rows = {id: row for id, row in rows.items() if row.mime_type not in IMAGES}
         transcript = await asyncio.to_thread(with_files, request.transcript, rows)
         events = self._provider.stream(replace(request, transcript=transcript))
         async with aclosing(events) as told:  # type: ignore[type-var]

@@ -242,6 +242,18 @@ def parts_of(owner: Any, ids: list[str]) -> tuple[Given, ...]:
     return tuple(part_of(rows[id]) for id in ids)
 
 
+def takes_images(model: str) -> bool:
+    """False when MODEL_FACTS says that it does not; an endpoint of which nothing is known says so itself."""
+    return setting("MODEL_FACTS").get(model, {}).get("images") is not False
+
+
+def check_taken(message: Message, model: str) -> None:
+    """Raises Unattached for pictures that this model would not see."""
+    pictures = any(isinstance(part, ImagePart) for part in message.parts)
+    if pictures and not takes_images(model):
+        raise Unattached(f"The model {model} takes no images. Choose another one, or remove them.")
+
+
 def use(thread: Thread, messages: Iterable[Message]) -> None:
     """From now on the thread holds what these messages refer to. The caller holds the transaction."""
     ids = ids_in(messages)

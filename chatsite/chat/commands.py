@@ -422,6 +422,8 @@ async def _run(user: Any, action: Any, *, taken: type[Problem] = Busy, **asked: 
 
     Whoever asked may be cancelled at any moment (a browser that leaves); a run that is kept must be at work.
     """
+    if "message" in asked:
+        attachments.check_taken(asked["message"], asked["start"].model)
     work = asyncio.ensure_future(_begin_and_start(user, action, taken, asked))
     _beginning.add(work)
     work.add_done_callback(_beginning.discard)

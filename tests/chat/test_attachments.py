@@ -280,7 +280,7 @@ async def test_a_file_that_is_gone_is_said_to_be(sent, person, settled, folder):
         path.unlink()
     await commands.perform(person, thread.public_id, Retry(), door="page")
     await settled()
-    assert what_was_read(provider)[0] == TextPart("[The file a.png is not here any more.]")
+    assert what_was_read(provider)[0] == TextPart("[The file a.png cannot be shown here.]")
 
 
 async def test_the_newest_files_that_fit_go_along(sent, person, http, key, settled, monkeypatch):
@@ -292,6 +292,21 @@ async def test_the_newest_files_that_fit_go_along(sent, person, http, key, settl
     users = [message for message in provider.requests[-1].transcript if message.role == "user"]
     assert isinstance(users[1].parts[0], ImagePart)
     assert "is left out" in users[0].parts[0].text
+
+
+async def test_a_model_that_takes_no_images_is_not_sent_any(sent, person, http, key, settled, settings):
+    thread, provider, _ = sent
+    settings.MODEL_FACTS = {"demo": {"images": False}}
+    newer = await given(http, key, PNG + b"newer")
+    with pytest.raises(attachments.Unattached, match="takes no images"):
+        send = Send(text="This", attachments=[newer])
+        await commands.perform(person, thread.public_id, send, door="page")
+    # What came before it, when another model was asked, must not stand in the way for ever.
+    await commands.perform(person, thread.public_id, Send(text="Go on"), door="page")
+    await settled()
+    picture, document, *_ = what_was_read(provider)
+    assert picture == TextPart("[The file a.png cannot be shown here.]")
+    assert isinstance(document, FilePart)
 
 
 async def test_a_message_takes_only_files_of_its_sender(person, http, key, plays, stranger):
