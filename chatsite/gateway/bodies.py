@@ -3,13 +3,15 @@
 Rule 1: only `model` and `stream` are read. The rest becomes objects when somebody asks for `json`: a hook, or a
 translation. Reading two fields of 6 MB takes 2 ms, all of it 7.
 Rule 2: the bytes go on as they are. Only the model's name is another one where the endpoint has another name for it,
-and fields that steer hooks are taken out: they never come from a caller.
+and fields that steer hooks are taken out: they never come from a caller. A body with more than `MOST_TOKENS` in which
+the word stands in several places is written anew, with the same values.
 Rule 3: a model that is named twice is refused. Of two readers of such a body one may take the first and one the last,
 and the key's permission would be for the wrong one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,12 @@ from chatsite.gateway.errors import Refused
 Json = dict[str, Any]
 
 MAX_NAME = 200
+MOST_TOKENS = 100_000
+"""Of JSON that are looked at one by one; that takes a tenth of a second. Beyond, the body is read and written anew."""
+MOST_PIECES = 1_000_000
+"""Commas and opening brackets of a big body. Nobody's request has so many, and to read more would hold others up."""
+BIG = 256 * 1024
+"""Bytes from which on a body is read in a thread: others wait for nobody's 30 MB."""
 _HEAD = SchemaValidator(
     core_schema.typed_dict_schema(
         {
@@ -57,20 +65,35 @@ class Body:
 
 def with_model(raw: bytes, model: str) -> bytes:
     """The same JSON object under another model's name; as it is, when it names none."""
-    start, end = _name_span(raw) or (0, 0)
-    return raw[:start] + quote(model).encode() + raw[end:] if end else raw
+    found = _name_spans(raw) if not _is_plain(raw) else [match.span(1) for match in _NAME.finditer(raw)]
+    if found is None:
+        return dump({**load(raw), "model": model}).encode()
+    return raw[: found[0][0]] + quote(model).encode() + raw[found[0][1] :] if found else raw
+
+
+async def read_soon(raw: bytes) -> Body:
+    """As `read_body`, without holding others up."""
+    return await asyncio.to_thread(read_body, raw) if len(raw) >= BIG else read_body(raw)
 
 
 def read_body(raw: bytes) -> Body:
     """Raises Refused: no JSON, no object, or no model that could be one."""
+    if len(raw) >= BIG and sum(map(raw.count, (b",", b"[", b"{"))) > MOST_PIECES:
+        message = f"The body has more than {MOST_PIECES:,} values. Send less in one request."
+        raise Refused(413, "too_large", message)
     head, whole = _head_of(raw)
     if b"agentic" in raw or b"\\u00" in raw:
-        whole = whole or load(raw)
+        whole = whole or _object(raw)
         if steering := [name for name in whole if is_control(name)]:
             whole = {name: value for name, value in whole.items() if name not in steering}
             raw = dump(whole).encode()
-    if _says_model_twice(raw):
-        raise Refused(400, "invalid_request", "model: is there twice.", param="model")
+    if not _is_plain(raw):
+        spans = _name_spans(raw)
+        if spans is None:
+            whole = whole or _object(raw)
+            raw = dump(whole).encode()
+        elif len(spans) > 1:
+            raise Refused(400, "invalid_request", "model: is there twice.", param="model")
     return Body(raw, _model(head.get("model")), _flag(head.get("stream")), whole)
 
 
@@ -85,13 +108,18 @@ def _head_of(raw: bytes) -> tuple[Json, Json | None]:
     except ValidationError:
         # Either no JSON, or such as only the patient reader takes: half a surrogate pair.
         pass
+    whole = _object(raw)
+    return whole, whole
+
+
+def _object(raw: bytes) -> Json:
     try:
         whole = load(raw)
     except NotJson as error:
         raise Refused(400, "invalid_json", f"The body is no JSON: {error}") from None
     if not isinstance(whole, dict):
         raise Refused(400, "invalid_request", "The body must be a JSON object.")
-    return whole, whole
+    return whole
 
 
 def _model(value: Any) -> str:
@@ -118,23 +146,15 @@ def _is_plain(raw: bytes) -> bool:
     return raw.count(b'"model"') == 1 and b"\\u006" not in raw
 
 
-def _says_model_twice(raw: bytes) -> bool:
-    return not _is_plain(raw) and len(_name_spans(raw)) > 1
-
-
-def _name_span(raw: bytes) -> tuple[int, int] | None:
-    if _is_plain(raw) and (found := _NAME.search(raw)):
-        return found.span(1)
-    return next(iter(_name_spans(raw)), None)
-
-
-def _name_spans(raw: bytes) -> list[tuple[int, int]]:
-    """Where the values of top-level `model` fields are."""
+def _name_spans(raw: bytes) -> list[tuple[int, int]] | None:
+    """Where the values of top-level `model` fields are; None when there is too much to look at."""
     spans: list[tuple[int, int]] = []
     depth = 0
     key = b""
     is_value = False
-    for token in _TOKEN.finditer(raw):
+    for place, token in enumerate(_TOKEN.finditer(raw)):
+        if place == MOST_TOKENS:
+            return None
         sign = token[0]
         if sign in b"{[":
             depth += 1

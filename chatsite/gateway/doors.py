@@ -9,7 +9,7 @@ from agent.wire.jsontext import dump
 from chatsite.accounts.keys import KeyView
 from chatsite.gateway import counting
 from chatsite.gateway.auth import Keys, wrong_key
-from chatsite.gateway.bodies import Body, read_body
+from chatsite.gateway.bodies import Body, read_soon
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
@@ -70,7 +70,7 @@ class Doors:
     async def _asked(self, caller: Caller) -> tuple[KeyView, Body]:
         # Nobody's body is not read: tens of megabytes would be held for each key that somebody made up.
         key = await self._keys.of(caller)
-        body = read_body(await caller.body(setting("GATEWAY_MAX_BODY")))
+        body = await read_soon(await caller.body(setting("GATEWAY_MAX_BODY")))
         if not key.may_use(body.model):
             message = f"This API key may not use the model {body.model[:100]!r}."
             raise Refused(403, "model_not_found", message, param="model")

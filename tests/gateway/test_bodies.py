@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from chatsite.gateway import bodies
 from chatsite.gateway.bodies import read_body, with_model
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.routes import use_routes
@@ -213,6 +214,31 @@ def test_only_the_models_own_place_changes(raw):
 def test_a_model_that_is_named_twice_is_refused(raw):
     with pytest.raises(Refused, match="twice"):
         read_body(raw)
+
+
+def test_a_body_with_very_many_pieces_is_written_anew_and_names_one_model(monkeypatch):
+    monkeypatch.setattr(bodies, "MOST_TOKENS", 50)
+    raw = json.dumps({"model": "a", "metadata": [{"model": "x"}] * 50}).encode()[:-1] + b', "model": "b"}'
+    body = read_body(raw)
+    assert body.model == "b"
+    assert json.loads(body.raw) == {"model": "b", "metadata": [{"model": "x"}] * 50}
+    assert json.loads(body.named("other")) == {"model": "other", "metadata": [{"model": "x"}] * 50}
+    assert json.loads(with_model(raw, "public"))["model"] == "public"
+
+
+async def test_a_big_body_is_read_as_a_small_one_is(monkeypatch):
+    raw = json.dumps({"model": "a", "messages": [{"role": "user", "content": "x" * bodies.BIG}]}).encode()
+    body = await bodies.read_soon(raw)
+    assert (body.model, body.raw) == ("a", raw)
+    with pytest.raises(Refused, match="no JSON"):
+        await bodies.read_soon(raw[:-1])
+
+
+def test_a_big_body_of_nothing_but_brackets_is_refused_unread():
+    raw = b'{"model": "a", "x": [' + b"[]," * bodies.MOST_PIECES + b"1]}"
+    with pytest.raises(Refused, match="more than 1,000,000 values") as refused:
+        read_body(raw)
+    assert refused.value.status == 413
 
 
 def test_half_a_surrogate_pair_is_no_reason_to_refuse():
