@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import websockets
@@ -65,6 +66,27 @@ async def test_a_run_is_followed_and_stopped_through_the_other_process(site: Sit
             assert time.monotonic() - began < 10
         assert end["outcome"] == {"type": "cancelled"}
         assert await standin.exchanges[-1].gone()
+        assert "Traceback" not in one.output + two.output
+
+
+async def test_a_message_sent_to_both_at_once_is_one_message_and_one_run(site: Site, standin: StandIn):
+    with site.server() as one, site.server() as two:
+        site.person(one)
+        for number in range(5):
+            standin.play(Say("Here once."))
+            ids = {"threadId": f"t{number}", "runId": f"r{number}"}
+            messages = [{"id": f"m{number}", "role": "user", "content": "Hello"}]
+
+            async def send(server: Server, ids: dict[str, str] = ids, messages: Any = messages) -> Told:
+                async with site.run(server, "", ids["threadId"], messages=messages, **ids) as told:
+                    await told.over.wait()
+                return told
+
+            both = await asyncio.gather(send(one), send(two))
+            assert {told.text for told in both} == {"Here once."}, [(told.status, told.body) for told in both]
+        assert site.value("SELECT count(*) FROM chat_message WHERE role = 'user'") == 5
+        assert site.value("SELECT count(*) FROM chat_run") == 5
+        assert len(standin.exchanges) == 5
         assert "Traceback" not in one.output + two.output
 
 
