@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-BENCHES = ("loop", "server", "start", "browser", "crowd", "lasting", "gateway")
+BENCHES = ("loop", "server", "start", "browser", "crowd", "lasting", "stop", "gateway")
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ It speaks chat completions, with bytes made before they are asked for. The model
     args-K        K KB of arguments for one call in deltas of 16 characters, then a sentence
     paced-N       N deltas at 10 a second, each with the moment at which it was written
     answer        a markdown answer of 400 deltas in eight seconds, for the browser
+    silent        the head of an answer, and nothing behind it
 """
 
 from __future__ import annotations
@@ -176,7 +177,9 @@ async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
             body = json.loads(await reader.readexactly(length))
             name, _, size = body["model"].partition("-")
             writer.write(HEAD)
-            if name in {"paced", "answer"}:
+            if name == "silent":
+                await reader.read()
+            elif name in {"paced", "answer"}:
                 async for frame in paced(int(size)) if name == "paced" else answer():
                     writer.write(frame)
                     await writer.drain()
