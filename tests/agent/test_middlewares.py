@@ -367,7 +367,6 @@ async def traced(*turns: Turn, **rest: Any) -> tuple[Told, list[Span]]:
 
 
 async def test_a_run_its_turns_and_its_calls_are_spans():
-    pytest.importorskip("opentelemetry.trace")
     first = Turn(calls=[("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "fail"})], usage=Usage(10, 2))
     _, spans = await traced(first, Turn("ok", usage=Usage(20, 3)))
     run, one, ok, failed, two = spans
@@ -404,13 +403,11 @@ async def test_a_run_its_turns_and_its_calls_are_spans():
 
 
 async def test_nothing_that_anybody_said_is_in_a_span():
-    pytest.importorskip("opentelemetry.trace")
     _, spans = await traced(calls("secret"), Turn("secret"))
     assert "secret" not in json.dumps([span.attributes for span in spans])
 
 
 async def test_a_run_that_fails_or_is_stopped_ends_its_spans():
-    pytest.importorskip("opentelemetry.trace")
     _, spans = await traced(Turn("Hel", error=ProviderError("Down.")))
     assert spans[0].attributes["error.type"] == "provider_error"
     assert spans[1].attributes["error.type"] == "incomplete_stream"
