@@ -95,7 +95,8 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         if isinstance(asked, dict) and isinstance(asked.get("id"), str | int):
             answer["id"] = asked["id"]
         # ASCII: the id that is sent back may hold half a surrogate pair, which no frame can.
-        await self.send(text_data=json.dumps(answer))
+        with suppress(OSError):  # who asked has left meanwhile
+            await self.send(text_data=json.dumps(answer))
 
     async def _follow(self, thread: Any, after: Cursor | None) -> None:
         try:
@@ -106,7 +107,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             await self.close(BROKE)
 
     async def _tell_all(self, thread: Any, after: Cursor | None) -> None:
-        # uvicorn says in the middle of a send that the client has left; `disconnect` is then on its way.
+        # Both servers say in the middle of a send that the client has left; `disconnect` is then on its way.
         recheck = Recheck(self.credential, thread.public_id)
         with suppress(OSError):
             async with aclosing(eventlog.follow_events(thread, after)) as batches:

@@ -9,6 +9,8 @@ import time
 from typing import Any
 
 from daphne import http_protocol, server, ws_protocol  # first: it chooses Twisted's reactor
+
+from autobahn.exception import Disconnected  # isort: skip
 from twisted.internet import reactor
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
@@ -117,7 +119,11 @@ class Server(server.Server):
         self.ws_factory.protocol = WebSocket
 
     async def handle_reply(self, protocol: Any, message: Any) -> None:
-        await super().handle_reply(protocol, message)
+        """Raises ConnectionError where the client has left, as uvicorn does: a reader's end and nobody's fault."""
+        try:
+            await super().handle_reply(protocol, message)
+        except Disconnected as gone:
+            raise ConnectionError("the client has left") from gone
         if protocol.flow is not None:
             await protocol.flow.writable()
 

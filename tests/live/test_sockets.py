@@ -126,3 +126,16 @@ async def test_others_do_not_get_in(server: Server, api: Api, thread: str):
         async with socket(server, thread, **options) as sock:
             await sock.wait_closed()
             assert sock.close_code == code, options
+
+
+async def test_daphne_says_in_a_send_that_the_client_has_left_as_uvicorn_does():
+    """Autobahn knows that the connection is closing before daphne does, and says so with an error of its own."""
+    from chatsite.operator.daphne import Server as Daphne
+    from chatsite.operator.daphne import WebSocket
+
+    left = WebSocket()
+    left.state, left.muted, left.client_addr = WebSocket.STATE_CLOSING, False, None
+    server = Daphne(application=None, endpoints=["tcp:port=0"])
+    server.connections = {left: {}}
+    with pytest.raises(ConnectionError):
+        await server.handle_reply(left, {"type": "websocket.send", "text": "more"})
