@@ -130,6 +130,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "chatsite.accounts.apps.AccountsConfig",
+    "chatsite.policies.apps.PoliciesConfig",
     "chatsite.chat.apps.ChatConfig",
     "chatsite.gateway.apps.GatewayConfig",
     "chatsite.operator.apps.OperatorConfig",

@@ -61,8 +61,8 @@ def test_the_gateway_is_an_app_that_any_site_can_install():
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat"}, path
 
 
-@pytest.mark.parametrize("folder", ["chatsite/accounts", "chatsite/adminkit"])
-def test_accounts_know_neither_what_they_open_nor_the_site(folder):
+@pytest.mark.parametrize("folder", ["chatsite/accounts", "chatsite/adminkit", "chatsite/policies"])
+def test_the_rooms_below_know_neither_what_they_open_nor_the_site(folder):
     assert modules(folder)
     for path in modules(folder):
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat", "chatsite.gateway"}, path

@@ -1,0 +1,105 @@
+"""What groups and people may use, set and seen by administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from chatsite.adminkit.base import NOTHING, USERNAME
+from chatsite.phrases import money, plain
+from chatsite.policies.forms import GroupBudgetForm, GroupPolicyForm, NewUserPolicyForm, UserPolicyForm
+from chatsite.policies.models import GroupBudget, GroupPolicy, LimitFields, UserPolicy
+from chatsite.policies.values import LIMITS
+
+SHOWN = 3
+
+
+class PolicyAdmin(admin.ModelAdmin):
+    list_per_page = 50
+    show_full_result_count = False
+
+    class Media:
+        css = {"all": ["chat/admin.css"]}
+
+    @admin.display(description=gettext_lazy("limits"))
+    def limits(self, row: LimitFields) -> str:
+        return limits_in_words(row) or NOTHING
+
+
+def limits_in_words(row: LimitFields) -> str:
+    """`60 requests a minute, 2.50 money a month`."""
+    words = []
+    for name in LIMITS:
+        limit = getattr(row, name)
+        if limit is not None:
+            figure = money(limit) if name == "cost_per_month" else f"{limit:,}"
+            words.append(f"{figure} {row._meta.get_field(name).verbose_name}")
+    return ", ".join(words)
+
+
+class BudgetInline(admin.StackedInline):
+    model = GroupBudget
+    form = GroupBudgetForm
+    verbose_name = gettext_lazy("What the whole group may use together")
+
+    # It is a part of the policy: whoever may change that may change this.
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_change_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.has_perm("policies.change_grouppolicy"))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_change_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.has_perm("policies.view_grouppolicy")) or self.has_change_permission(request)
+
+
+@admin.register(GroupPolicy)
+class GroupPolicyAdmin(PolicyAdmin):
+    form = GroupPolicyForm
+    inlines = (BudgetInline,)
+    list_display = ("__str__", "for_models", "for_tools", "limits", "together", "retention_days")
+    list_select_related = ("group", "budget")
+    ordering = ("group__name",)
+
+    @admin.display(description=gettext_lazy("models"))
+    def for_models(self, row: GroupPolicy) -> str:
+        return _some([plain(name, 40) for name in row.allowed_models]) or _("all")
+
+    @admin.display(description=gettext_lazy("tools"))
+    def for_tools(self, row: GroupPolicy) -> str:
+        return _some([f"{tool}: {rule}" for tool, rule in sorted(row.tools.items())]) or NOTHING
+
+    @admin.display(description=gettext_lazy("together"))
+    def together(self, row: GroupPolicy) -> str:
+        budget = getattr(row, "budget", None)
+        return (limits_in_words(budget) if budget is not None else "") or NOTHING
+
+
+def _some(words: list[str]) -> str:
+    shown, more = ", ".join(words[:SHOWN]), len(words) - SHOWN
+    return _("%(shown)s and %(more)s more") % {"shown": shown, "more": more} if more > 0 else shown
+
+
+@admin.register(UserPolicy)
+class UserPolicyAdmin(PolicyAdmin):
+    list_display = ("user", "exempt", "limits")
+    list_select_related = ("user",)
+    ordering = ("pk",)
+    search_fields = (f"user__{USERNAME}",)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = UserPolicyForm if obj else NewUserPolicyForm
+        return super().get_form(request, obj, change, form=form, **kwargs)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("user", "exempt", *LIMITS) if obj else ("user_name", "exempt", *LIMITS)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("user",) if obj else ()
