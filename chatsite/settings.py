@@ -129,6 +129,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "channels",
+    "chatsite.audit.apps.AuditConfig",
     "chatsite.accounts.apps.AccountsConfig",
     "chatsite.policies.apps.PoliciesConfig",
     "chatsite.chat.apps.ChatConfig",

@@ -1,5 +1,5 @@
 """Of all tests: a law is looked for as long as it takes, however busy the machine is; and what a process remembers of
-policies ends with the test's database."""
+policies ends with the test's database; and tables can be emptied."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,3 +14,17 @@ def no_policy_of_another_test():
     from chatsite.policies import rules
 
     rules.forget()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker):
+    """The database, without the guards of the audit log: tests empty its tables behind them.
+
+    The tests of the guards make them again. A site in a process of its own has them always.
+    """
+    from django.db import connection
+
+    from chatsite.audit import guards
+
+    with django_db_blocker.unblock():
+        guards.remove(connection)

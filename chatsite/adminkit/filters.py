@@ -121,14 +121,15 @@ class DayFilter(FormFilter):
     """Rows made from one day on, up to the end of another, in the site's time zone."""
 
     title = "day"
+    column = "created_at"
     inputs = {"since": {"label": "From", "type": "date"}, "until": {"label": "To", "type": "date"}}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         since, until = (_day(self.used_parameters.get(name, "")) for name in ("since", "until"))
         if since:
-            queryset = queryset.filter(created_at__gte=_midnight(since))
+            queryset = queryset.filter(**{f"{self.column}__gte": _midnight(since)})
         if until:
-            queryset = queryset.filter(created_at__lt=_midnight(until + timedelta(days=1)))
+            queryset = queryset.filter(**{f"{self.column}__lt": _midnight(until + timedelta(days=1))})
         return queryset
 
 

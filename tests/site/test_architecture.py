@@ -61,11 +61,18 @@ def test_the_gateway_is_an_app_that_any_site_can_install():
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat"}, path
 
 
-@pytest.mark.parametrize("folder", ["chatsite/accounts", "chatsite/adminkit", "chatsite/policies"])
+@pytest.mark.parametrize(
+    "folder", ["chatsite/accounts", "chatsite/adminkit", "chatsite/audit", "chatsite/policies"]
+)
 def test_the_rooms_below_know_neither_what_they_open_nor_the_site(folder):
     assert modules(folder)
     for path in modules(folder):
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat", "chatsite.gateway"}, path
+
+
+def test_the_audit_log_knows_nobody_of_whom_it_tells():
+    for path in modules("chatsite/audit"):
+        assert not imports(path) & {"chatsite.accounts", "chatsite.policies"}, path
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])

@@ -1,0 +1,52 @@
+"""The audit log, to read. Nobody changes it, whatever their permissions."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin, as_json
+from chatsite.adminkit.filters import DayFilter, PersonFilter, ValueFilter, distinct_values
+from chatsite.audit.models import Entry
+from chatsite.phrases import plain
+
+
+class ActionFilter(ValueFilter):
+    title = _("action")
+    parameter_name = "action"
+
+    def values(self) -> list[str]:
+        return distinct_values(Entry, "action")
+
+
+class ActorFilter(PersonFilter):
+    title = _("actor")
+    inputs = {"actor": {"label": _("User name"), "type": "search"}}
+    path = "actor_name"
+
+
+class AtFilter(DayFilter):
+    column = "at"
+
+
+@admin.register(Entry)
+class EntryAdmin(ReadOnlyAdmin):
+    fields = (
+        "number", "at", "action", "actor_name", "actor_id", "subject", "reason", "door", "pretty_facts", "previous",
+        "hash",
+    )  # fmt: skip
+    list_display = ("number", "at", "action", "actor_name", "subject", "short_reason", "door")
+    list_display_links = ("number", "action")
+    ordering = ("-number",)
+    list_filter = (ActionFilter, AtFilter, ActorFilter)
+    search_fields = ("actor_name", "subject")
+    search_help_text = _("Actor or subject.")
+
+    @admin.display(description=_("reason"))
+    def short_reason(self, row: Entry) -> str:
+        return plain(row.reason) or NOTHING
+
+    @admin.display(description=_("facts"))
+    def pretty_facts(self, row: Entry) -> SafeString | str:
+        return as_json(row.facts)
