@@ -181,6 +181,8 @@ class ReasoningMessageContent(_Base):
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMessageEnd(_Base):
+    """`metadata["durationMs"]` is how long the thought took, by the server's clock."""
+
     message_id: str
 
 

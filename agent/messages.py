@@ -98,29 +98,38 @@ class ThinkingPart(_TextLike):
     """What the model thought. `signature` is opaque and belongs to the provider that made it.
 
     `redacted` holds the provider's encrypted form of a thought that it does not show; its text is empty.
+    `duration_ms` is how long it was thought by the server's clock, None while it is and where nobody measured.
     """
 
-    __slots__ = ("redacted", "signature")
+    __slots__ = ("duration_ms", "redacted", "signature")
 
     def __init__(
-        self, text: str | Rope = "", signature: str | None = None, redacted: str | None = None
+        self,
+        text: str | Rope = "",
+        signature: str | None = None,
+        redacted: str | None = None,
+        duration_ms: int | None = None,
     ) -> None:
         self._rope = text if isinstance(text, Rope) else Rope(text)
         self.signature = signature
         self.redacted = redacted
+        self.duration_ms = duration_ms
 
     @property
     def text(self) -> str:
         return str(self._rope)
 
     def _key(self) -> tuple[object, ...]:
-        return (str(self._rope), self.signature, self.redacted)
+        return (str(self._rope), self.signature, self.redacted, self.duration_ms)
 
     def grow(self, delta: str) -> ThinkingPart:
-        return ThinkingPart(self._rope.grow(delta), self.signature, self.redacted)
+        return ThinkingPart(self._rope.grow(delta), self.signature, self.redacted, self.duration_ms)
 
     def signed(self, signature: str) -> ThinkingPart:
-        return ThinkingPart(self._rope, signature, self.redacted)
+        return ThinkingPart(self._rope, signature, self.redacted, self.duration_ms)
+
+    def timed(self, duration_ms: int) -> ThinkingPart:
+        return ThinkingPart(self._rope, self.signature, self.redacted, duration_ms)
 
 
 class ToolCallPart(_TextLike):

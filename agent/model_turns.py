@@ -32,7 +32,7 @@ class ModelTurn:
         tool_choice: ToolChoice = "auto",
         instruction: str = "",
     ) -> None:
-        self.turn = Turn(ctx.new_id(), own_id, may_call=tool_choice != "none")
+        self.turn = Turn(ctx.new_id(), own_id, may_call=tool_choice != "none", clock=ctx.clock)
         self.ended: StepFinished
         self.used: TurnUsage
         self._provider, self._config, self._tools, self._ctx = provider, config, tools, ctx

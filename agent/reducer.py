@@ -11,7 +11,7 @@ messages are settled when the next turn starts.
     StepFinished                   sets finish_reason and metadata of its turn's message, if there is one
     TextMessageStart               opens the message, if its id is new
     TextMessageContent             grows the last part of the message if that is text, else begins one
-    ReasoningMessage*              begins and grows a thinking part of the turn's message
+    ReasoningMessage*              begins and grows a thinking part of the turn's message; its end says how long it was
     ReasoningEncryptedValue        signs the thought, or stands for one that is not shown
     ToolCallStart                  adds a call to its parent message, opening that if needed
     ToolCallArgs                   grows that call, whatever else came in between
@@ -170,6 +170,17 @@ def _thought_on(transcript: Transcript, at: int, id: str, delta: str) -> Transcr
     return _with_part(transcript, at, index, part.grow(delta))
 
 
+def _end_thought(transcript: Transcript, event: events.ReasoningMessageEnd) -> Transcript:
+    duration_ms = (event.metadata or {}).get("durationMs")
+    transcript, at = _locate(transcript, _thinker(event.message_id))
+    index = _thought(transcript.live[at], event.message_id) if at >= 0 else -1
+    if index < 0 or not isinstance(duration_ms, int):
+        return transcript
+    part = transcript.live[at].parts[index]
+    assert isinstance(part, ThinkingPart)
+    return _with_part(transcript, at, index, part.timed(duration_ms))
+
+
 def _seal_thought(transcript: Transcript, event: events.ReasoningEncryptedValue) -> Transcript:
     # A signature of a tool call has no place in our values; no provider we speak to gives one.
     if event.subtype != "message":
@@ -180,7 +191,7 @@ def _seal_thought(transcript: Transcript, event: events.ReasoningEncryptedValue)
     part = message.parts[index] if index >= 0 else ThinkingPart()
     assert isinstance(part, ThinkingPart)
     if (event.metadata or {}).get("redacted"):
-        sealed = ThinkingPart(part.text, part.signature, event.encrypted_value)
+        sealed = ThinkingPart(part.text, part.signature, event.encrypted_value, part.duration_ms)
     else:
         sealed = part.signed(event.encrypted_value)
     return _with_part(transcript, at, index if index >= 0 else len(message.parts), sealed)
@@ -378,6 +389,7 @@ _FOLDS: dict[type[events.Event], Callable[[Transcript, Any], Transcript]] = {
     events.TextMessageChunk: _text_chunk,
     events.ReasoningMessageStart: _open_thought,
     events.ReasoningMessageContent: _grow_thought,
+    events.ReasoningMessageEnd: _end_thought,
     events.ReasoningMessageChunk: _thought_chunk,
     events.ReasoningEncryptedValue: _seal_thought,
     events.ToolCallStart: _open_call,

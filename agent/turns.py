@@ -6,6 +6,7 @@ that may not call does not. What a provider in order says passes through untouch
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -37,16 +38,24 @@ _PASSES = frozenset({events.ReasoningEncryptedValue, events.Custom})
 
 
 class Turn:
-    """`own_id` gives the id under which a call is told, from the one its provider gave it."""
+    """`own_id` gives the id under which a call is told, from the one its provider gave it; `clock` is in seconds."""
 
-    def __init__(self, message_id: str, own_id: Callable[[str], str], *, may_call: bool = True) -> None:
+    def __init__(
+        self,
+        message_id: str,
+        own_id: Callable[[str], str],
+        *,
+        may_call: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.message_id = message_id
         self.calls = 0
         self.end: TurnEnd | None = None
         self._own_id = own_id
         self._may_call = may_call
         self._ids: dict[str, str] = {}
-        self._open: dict[tuple[Kind, str], None] = {}
+        self._open: dict[tuple[Kind, str], float] = {}
+        self._clock = clock
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -97,18 +106,27 @@ class Turn:
         if end is not None:
             return _mended(event) if (end, id) in self._open else None
         if kind in _CLOSES:
-            return event if self._open.pop((kind, id), event) is None else None
+            began = self._open.pop((kind, id), None)
+            return None if began is None else self._timed(kind, event, began)
         end = _OPENS[kind]
         if (end, id) in self._open:
             return None
-        self._open[end, id] = None
+        self._open[end, id] = self._clock() if end is events.ReasoningMessageEnd else 0.0
         return event
+
+    def _timed(self, kind: Kind, event: Any, began: float) -> Event:
+        """The end of a thought says how long it took."""
+        if kind is events.ReasoningMessageEnd:
+            took = {"durationMs": round((self._clock() - began) * 1000)}
+            event = replace(event, metadata={**(event.metadata or {}), **took})
+        return cast("Event", event)
 
     def closings(self) -> Iterator[Event]:
         """The ends of what is open, the newest first."""
         while self._open:
-            (end, id), _ = self._open.popitem()
-            yield end(tool_call_id=id) if end is events.ToolCallEnd else end(message_id=id)
+            (end, id), began = self._open.popitem()
+            event = end(tool_call_id=id) if end is events.ToolCallEnd else end(message_id=id)
+            yield self._timed(end, event, began)
 
     def check(self) -> None:
         """Raises BadStream when the turn just stopped, without a word of how it ended."""

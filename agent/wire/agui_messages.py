@@ -79,7 +79,9 @@ def _encode_thought(id: str, part: ThinkingPart) -> Json:
     wire = without_none(
         id=id, role="reasoning", content=part.text, encryptedValue=part.signature or part.redacted
     )
-    return wire | {"metadata": {"redacted": True}} if part.redacted is not None else wire
+    redacted = True if part.redacted is not None else None
+    metadata = without_none(redacted=redacted, durationMs=part.duration_ms)
+    return wire | {"metadata": metadata} if metadata else wire
 
 
 def _encode_call(call: ToolCallPart) -> Json:
@@ -232,10 +234,11 @@ def decode_messages(wires: Iterable[Mapping[str, Any]]) -> tuple[Message, ...]:
 
 
 def _decode_thought(wire: Mapping[str, Any]) -> ThinkingPart:
-    secret = wire.get("encryptedValue")
-    if (wire.get("metadata") or {}).get("redacted"):
-        return ThinkingPart(wire["content"], redacted=secret)
-    return ThinkingPart(wire["content"], signature=secret)
+    secret, metadata = wire.get("encryptedValue"), wire.get("metadata") or {}
+    duration_ms = metadata.get("durationMs")
+    if metadata.get("redacted"):
+        return ThinkingPart(wire["content"], redacted=secret, duration_ms=duration_ms)
+    return ThinkingPart(wire["content"], signature=secret, duration_ms=duration_ms)
 
 
 def _decode_message(wire: Mapping[str, Any], thoughts: list[Part]) -> Message:

@@ -2,7 +2,7 @@
 
     type          fields beside it (those in brackets only when they are set)
     text          text
-    thinking      text, [signature], [redacted]
+    thinking      text, [signature], [redacted], [durationMs]
     tool-call     id, name, arguments, [providerExecuted], [edited]
     tool-result   toolCallId, content (text, or a list of text, image and file), [error], [durationMs]
     image         [mimeType], [data], [url], [name]
@@ -49,7 +49,11 @@ def _dump(part: Part) -> Json:
             return {"type": "text", "text": part.text}
         case ThinkingPart():
             return without_none(
-                type="thinking", text=part.text, signature=part.signature, redacted=part.redacted
+                type="thinking",
+                text=part.text,
+                signature=part.signature,
+                redacted=part.redacted,
+                durationMs=part.duration_ms,
             )
         case ToolCallPart():
             return without_none(
@@ -89,7 +93,7 @@ def _load(row: Mapping[str, Any]) -> Part:
         case "text":
             return TextPart(row["text"])
         case "thinking":
-            return ThinkingPart(row["text"], row.get("signature"), row.get("redacted"))
+            return ThinkingPart(row["text"], row.get("signature"), row.get("redacted"), row.get("durationMs"))
         case "tool-call":
             return ToolCallPart(
                 row["id"],

@@ -82,7 +82,7 @@ def scenes() -> tuple[Scene, ...]:
             (
                 (
                     [
-                        ThinkingPart("I need the *weather* first, then advice for it."),
+                        ThinkingPart("I need the *weather* first, then advice for it.", duration_ms=2300),
                         call("tour-1", "get_weather", **city),
                     ],
                     [ok("tour-1", 412, temperature=62, conditions="cloudy", **city)],

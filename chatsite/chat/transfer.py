@@ -64,6 +64,7 @@ class _Thinking(_Entry):
     text: Text
     signature: Text | None = None
     redacted: Text | None = None
+    duration_ms: int | None = None
 
 
 class _Call(_Entry):

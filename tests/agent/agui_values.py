@@ -64,7 +64,7 @@ files = st.builds(
 contents = st.builds(TextPart, texts) | images | files
 result_contents = texts | st.lists(contents, max_size=3).map(tuple)
 results = st.builds(ToolResultPart, ids, result_contents, some_id, st.none() | numbers)
-thoughts = st.builds(ThinkingPart, texts, some_text, some_text)
+thoughts = st.builds(ThinkingPart, texts, some_text, some_text, st.none() | st.integers(0, 10**7))
 calls = st.builds(ToolCallPart, ids, ids, texts, st.booleans(), some_text)
 any_media = st.builds(ImagePart, some_text, some_text, some_text) | st.builds(
     FilePart, st.sampled_from(["audio", "video", "document"]), some_text, some_text, some_text, some_text

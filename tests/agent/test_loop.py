@@ -127,7 +127,7 @@ async def test_the_model_reads_what_its_tools_gave_and_goes_on_until_it_can_answ
     assert told.told_reasons == told.reasons == ["tool_calls", "tool_calls", "stop"]
     assert told.stop_reason == "stop"
     assert told.transcript[1].parts == (
-        ThinkingPart("hm"),
+        ThinkingPart("hm", duration_ms=0),
         TextPart("Let me see."),
         ToolCallPart("c1", "echo", '{"text": "a"}'),
         ToolCallPart("c2", "echo", '{"text": "b"}'),
@@ -793,6 +793,16 @@ async def test_whatever_a_provider_leaves_open_is_closed(ending, code, caplog):
         ev.ToolCallResult,
         ev.RunError,
     ]
+
+
+async def test_a_thought_says_how_long_it_took_by_the_runs_clock_also_one_that_was_cut_off():
+    now = iter(range(100))
+    ctx = context(clock=lambda: next(now) * 1.5)
+    told = await play(Turn("Yes.", thinking="so then"), ctx=ctx)
+    assert told.of(ev.ReasoningMessageEnd)[0].metadata == {"durationMs": 1500}
+    assert told.transcript[-1].parts[0] == ThinkingPart("so then", duration_ms=1500)
+    cut = await drive(Agent(Odd(*OPEN, KeyError()), "m", [echo]), ctx=context(clock=lambda: next(now) * 1.5))
+    assert cut.of(ev.ReasoningMessageEnd)[0].metadata == {"durationMs": 1500}
 
 
 async def test_a_providers_bug_is_logged_with_its_trace(caplog):

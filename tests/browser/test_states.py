@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -112,10 +114,14 @@ def test_an_answer_that_breaks_off_keeps_what_came(chat: Chat):
 def test_thoughts_are_folded_away_and_open(chat: Chat):
     chat.ask("think").done()
     thoughts = chat.last.locator("details.fold")
-    expect(thoughts).to_contain_text("Thoughts")
+    head = thoughts.locator("summary")
+    expect(head).to_have_text(re.compile(r"^Thought for [\d.]+ m?s$"))
     expect(thoughts.locator(".md")).to_be_hidden()
     thoughts.locator("summary").click()
     expect(thoughts.locator(".md")).to_contain_text("The person wants to see me think.")
+    took = head.inner_text()
+    chat.page.reload()
+    expect(head).to_have_text(took)
     chat.expect_settled()
 
 

@@ -32,6 +32,7 @@ async def test_what_is_taken_in_again_is_exported_equal(thread, stranger):
     file = await db.read(transfer.file_of, thread)
     text = file.as_json()
     assert transfer.read_file(text) == file
+    assert [part for said in json.loads(text)["messages"] for part in said["parts"] if "durationMs" in part]
     taken = await db.write(transfer.take_in, stranger, transfer.read_file(text))
     assert taken.owner_id == stranger.pk
     assert taken.public_id != thread.public_id

@@ -146,7 +146,9 @@ class Writer:
             case ThinkingPart():
                 growing = shown.texts[place] = Growing(f"{part_id}t")
                 text = growing.html(part.text, is_open=context.is_open)
-                head = shown.pieces[f"{part_id}s"] = _thinking_head(part_id, _is_last(shown, place, context))
+                head = shown.pieces[f"{part_id}s"] = _thinking_head(
+                    part_id, part, _is_last(shown, place, context)
+                )
                 return f"<details id={part_id} class=fold><summary>{head}</summary>{text}</details>"
             case ToolCallPart():
                 number = _call_number(shown.message, place)
@@ -184,7 +186,7 @@ class Writer:
                 except ValueError:  # a restart lost the last words: show what is kept
                     return up(id, self._part(shown, id, place, part, context))
                 if isinstance(part, ThinkingPart):
-                    head = _thinking_head(part_id, _is_last(shown, place, context))
+                    head = _thinking_head(part_id, part, _is_last(shown, place, context))
                     changes += _piece_changes(shown, {f"{part_id}s": head})
                 return changes
             case ToolCallPart():
@@ -219,8 +221,8 @@ def _user_parts(message: Message) -> str:
     return "".join(html)
 
 
-def _thinking_head(id: str, going_on: bool) -> str:
-    return f"<span id={id}s>{'Thinking…' if going_on else 'Thoughts'}</span>"
+def _thinking_head(id: str, part: ThinkingPart, going_on: bool) -> str:
+    return f"<span id={id}s>{words.thought(part.duration_ms, going_on=going_on)}</span>"
 
 
 def _turn_note(context: Context, message: Message) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.chat.conf import setting
@@ -213,6 +214,13 @@ def receipt_words(receipt: Mapping[str, Any]) -> list[str]:
         if names:
             said.append(f"{word}: {', '.join(dict.fromkeys(names))}.")
     return said
+
+
+def thought(duration_ms: int | None, *, going_on: bool) -> str:
+    """The line over a folded thought."""
+    if duration_ms is None:
+        return gettext("Thinking…") if going_on else gettext("Thoughts")
+    return gettext("Thought for {time}").format(time=duration(duration_ms))
 
 
 def call_state(code: str | None) -> CallState:

@@ -58,7 +58,7 @@ def history() -> Iterator[ThreadState]:
     yield state_of(ASK, bot())
     yield state_of(ASK, bot(ThinkingPart("I need")))
     yield state_of(ASK, bot(ThinkingPart("I need the *weather*.\n\nBoth")))
-    think = ThinkingPart("I need the *weather*.\n\nBoth cities.")
+    think = ThinkingPart("I need the *weather*.\n\nBoth cities.", duration_ms=2300)
     first = bot(think, ToolCallPart("c1", "get_weather", '{"ci'))
     yield state_of(ASK, first)
     other = ToolCallPart("c2", "get_weather", '{"city": "Nowhere"}')
@@ -84,6 +84,17 @@ def test_a_page_that_followed_shows_what_a_reload_shows():
     for state in states[1:]:
         page.apply(writer.update(state))
         assert page.log == Page(render_transcript(state)).log
+
+
+def test_a_thought_says_that_it_goes_on_then_how_long_it_took():
+    states = list(history())
+    page, writer = Page(render_transcript(states[0])), FragmentWriter(states[0])
+    heads = []
+    for state in states[1:]:
+        page.apply(writer.update(state))
+        heads.append([word for word in ("Thinking…", "Thought for 2.3 s", "Thoughts") if word in page.log])
+    assert heads[:4] == [[], ["Thinking…"], ["Thinking…"], ["Thought for 2.3 s"]]
+    assert heads[-1] == ["Thought for 2.3 s"]
 
 
 def test_a_page_may_join_at_any_moment():
