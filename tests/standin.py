@@ -26,6 +26,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,6 +117,7 @@ class Exchange:
     body: bytes
     connection: int
     closed: threading.Event = field(default_factory=threading.Event)
+    closed_at: float = 0.0
     answered: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -133,6 +135,17 @@ class Exchange:
     async def gone(self, seconds: float = 20.0) -> bool:
         """Whether the client has closed the connection before the answer was whole."""
         return await asyncio.get_running_loop().run_in_executor(None, self.closed.wait, seconds)
+
+    async def gone_within(self, seconds: float, since: float) -> bool:
+        """Whether it did so in that time, `since` by `time.monotonic()`. Fails with the time that it took."""
+        assert await self.gone(), "the client never closed the connection"
+        took = self.closed_at - since
+        assert took <= seconds, f"the client closed the connection after {took:.2f} s"
+        return True
+
+    def note_closed(self) -> None:
+        self.closed_at = time.monotonic()
+        self.closed.set()
 
 
 class StandIn:
@@ -235,10 +248,10 @@ class StandIn:
                 answering.result()
                 exchange.answered.set()
                 return raw.then == "end"
-            exchange.closed.set()
+            exchange.note_closed()
             return False
         except ConnectionError:
-            exchange.closed.set()
+            exchange.note_closed()
             return False
         finally:
             for task in (answering, leaving):

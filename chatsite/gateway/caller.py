@@ -110,7 +110,10 @@ class Caller:
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.began = True
-        headers.append((b"x-request-id", self.request_id.encode("ascii")))
+        id = self.request_id.encode("ascii")
+        headers.append((b"x-request-id", id))
+        if self.dialect == "anthropic" and not any(name == b"request-id" for name, _ in headers):
+            headers.append((b"request-id", id))  # Anthropic's SDKs look here
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def cut(self, refused: Refused) -> None:

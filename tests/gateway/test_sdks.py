@@ -1,16 +1,14 @@
-"""The real SDKs, each through an endpoint of its own dialect and of the other."""
+"""The real SDKs, async and sync, each through an endpoint of its own dialect and of the other."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 
-import anthropic
-import openai
 import pytest
 
 from agent.providers.http import Timeouts
-from tests.gateway.served import MODEL, anthropic_at, openai_at, serve, until
+from tests.gateway.sdks import Async, Sync, anthropics, openais
+from tests.gateway.served import MODEL, anthropic_at, openai_at, serve
 from tests.standin import Broken, Raw, Say, broken
 
 each_endpoint = pytest.mark.parametrize("at", [openai_at, anthropic_at], ids=["openai", "anthropic"])
@@ -28,29 +26,47 @@ TWO_CALLS = Say(
     thinking="Two cities.",
     usage=(31, 17),
 )
+PROMISED = 1.0
+"""Seconds from a caller's leaving to the end of the request to the model, seen there."""
+
+
+@pytest.fixture(params=[Async, Sync], ids=["async", "sync"])
+def driver(request):
+    return request.param
 
 
 @pytest.fixture
-async def openai_sdk(url, key):
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=30) as client:
-        yield client
+async def openai_sdk(driver, url, key):
+    sdk = openais(driver, url, key)
+    yield sdk
+    await sdk.close()
 
 
 @pytest.fixture
-async def anthropic_sdk(url, key):
-    async with anthropic.AsyncAnthropic(base_url=url, api_key=key, max_retries=0, timeout=30) as client:
-        yield client
+async def anthropic_sdk(driver, url, key):
+    sdk = anthropics(driver, url, key)
+    yield sdk
+    await sdk.close()
 
 
 def user(content="Hello"):
     return [{"role": "user", "content": content}]
 
 
+def chat(content="Hello", **more):
+    return {"model": MODEL, "messages": user(content), **more}
+
+
+def message(content="Hello", **more):
+    return chat(content, max_tokens=100, **more)
+
+
 @each_endpoint
 async def test_openais_sdk_gets_text_calls_thoughts_and_usage_in_one_piece(openai_sdk, standin, at):
     serve(at(standin))
-    standin.play(TWO_CALLS)
-    answer = await openai_sdk.chat.completions.create(model=MODEL, messages=user(), tools=[OPENAI_TOOL])
+    standin.play(Say("Hello."), TWO_CALLS)
+    assert (await openai_sdk.create(**chat())).choices[0].message.content == "Hello."
+    answer = await openai_sdk.create(**chat(tools=[OPENAI_TOOL]))
     [choice] = answer.choices
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content == "Let me look."
@@ -66,56 +82,53 @@ async def test_openais_sdk_gets_text_calls_thoughts_and_usage_in_one_piece(opena
 @each_endpoint
 async def test_openais_sdk_reads_the_stream(openai_sdk, standin, at):
     serve(at(standin))
-    standin.play(TWO_CALLS)
-    events = []
-    async with openai_sdk.chat.completions.stream(
-        model=MODEL, messages=user(), tools=[OPENAI_TOOL], stream_options={"include_usage": True}
-    ) as stream:
-        async for event in stream:
-            events.append(event.type)
-        answer = await stream.get_final_completion()
+    standin.play(TWO_CALLS, TWO_CALLS)
+    asked = chat(tools=[OPENAI_TOOL], stream_options={"include_usage": True})
+    events, answer = await openai_sdk.stream(**asked)
     [choice] = answer.choices
     assert choice.message.content == "Let me look."
     assert [json.loads(c.function.arguments)["city"] for c in choice.message.tool_calls] == ["Oslo", "Zürich"]
     assert choice.finish_reason == "tool_calls"
     assert answer.usage.total_tokens == 48
-    assert events.count("tool_calls.function.arguments.done") == 2
+    assert [event.type for event in events].count("tool_calls.function.arguments.done") == 2
+    deltas = [chunk.choices[0].delta for chunk in await openai_sdk.read(**asked) if chunk.choices]
+    assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == "Two cities."
+    assert "".join(delta.content or "" for delta in deltas) == "Let me look."
 
 
 @each_endpoint
 async def test_anthropics_sdk_gets_text_calls_thoughts_and_usage_in_one_piece(anthropic_sdk, standin, at):
     serve(at(standin))
-    standin.play(TWO_CALLS)
-    answer = await anthropic_sdk.messages.create(
-        model=MODEL, max_tokens=100, messages=user(), tools=[ANTHROPIC_TOOL]
-    )
+    standin.play(Say("Hello."), TWO_CALLS)
+    assert (await anthropic_sdk.create(**message())).content[0].text == "Hello."
+    answer = await anthropic_sdk.create(**message(tools=[ANTHROPIC_TOOL]))
     assert answer.stop_reason == "tool_use"
     assert [block.type for block in answer.content] == ["thinking", "text", "tool_use", "tool_use"]
     assert answer.content[0].thinking == "Two cities."
     assert [block.input["city"] for block in answer.content[2:]] == ["Oslo", "Zürich"]
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (31, 17)
+    assert answer.model == MODEL
 
 
 @each_endpoint
 async def test_anthropics_sdk_reads_the_stream(anthropic_sdk, standin, at):
     serve(at(standin))
-    standin.play(TWO_CALLS)
-    async with anthropic_sdk.messages.stream(
-        model=MODEL, max_tokens=100, messages=user(), tools=[ANTHROPIC_TOOL]
-    ) as stream:
-        text = "".join([piece async for piece in stream.text_stream])
-        answer = await stream.get_final_message()
-    assert text == "Let me look."
+    standin.play(TWO_CALLS, TWO_CALLS)
+    events, answer = await anthropic_sdk.stream(**message(tools=[ANTHROPIC_TOOL]))
+    assert "".join(event.text for event in events if event.type == "text") == "Let me look."
     assert [block.type for block in answer.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert answer.content[0].thinking == "Two cities."
     assert [block.input["city"] for block in answer.content[2:]] == ["Oslo", "Zürich"]
     assert answer.stop_reason == "tool_use"
     assert answer.usage.output_tokens == 17
+    kinds = [event.type for event in await anthropic_sdk.read(**message(tools=[ANTHROPIC_TOOL]))]
+    assert (kinds[0], kinds[-1], kinds.count("content_block_start")) == ("message_start", "message_stop", 4)
 
 
 @each_endpoint
 async def test_what_openais_sdk_sends_reaches_the_endpoint(openai_sdk, standin, at):
     serve(at(standin))
-    await openai_sdk.chat.completions.create(
+    await openai_sdk.create(
         model=MODEL,
         messages=[
             {"role": "system", "content": "Be brief."},
@@ -163,7 +176,7 @@ async def test_what_openais_sdk_sends_reaches_the_endpoint(openai_sdk, standin, 
 @each_endpoint
 async def test_what_anthropics_sdk_sends_reaches_the_endpoint(anthropic_sdk, standin, at):
     serve(at(standin))
-    await anthropic_sdk.messages.create(
+    await anthropic_sdk.create(
         model=MODEL,
         max_tokens=55,
         system="Be brief.",
@@ -196,33 +209,57 @@ async def test_what_anthropics_sdk_sends_reaches_the_endpoint(anthropic_sdk, sta
         assert (sent["stop"], sent["tool_choice"]) == (["END"], "required")
 
 
-FAILURES = [("400", "BadRequestError"), ("401", "AuthenticationError"), ("403", "PermissionDeniedError")]
-FAILURES += [("404", "NotFoundError"), ("429_long", "RateLimitError"), ("500", "InternalServerError")]
+FAILURES = {
+    "400": "BadRequestError",
+    "401": "AuthenticationError",
+    "403": "PermissionDeniedError",
+    "404": "NotFoundError",
+    "429_long": "RateLimitError",
+    "500": "InternalServerError",
+}
 
 
 @each_endpoint
-@pytest.mark.parametrize(("kind", "error"), FAILURES)
-@pytest.mark.parametrize("stream", [False, True])
-async def test_openais_sdk_raises_its_own_error(openai_sdk, standin, at, kind, error, stream):
-    serve(at(standin))
-    standin.play(*[Broken(kind)] * 3)
-    with pytest.raises(getattr(openai, error)) as raised:
-        await openai_sdk.chat.completions.create(model=MODEL, messages=user(), stream=stream)
-    assert raised.value.status_code == int(kind.partition("_")[0])
-    assert raised.value.body["message"]
-    assert raised.value.request_id
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_openais_sdk_raises_its_own_errors(openai_sdk, standin, at, stream):
+    for kind, error in FAILURES.items():
+        serve(at(standin))
+        standin.play(*[Broken(kind)] * 3)
+        with pytest.raises(getattr(openai_sdk.errors, error)) as raised:
+            await openai_sdk.create(**chat(stream=stream))
+        assert raised.value.status_code == int(kind.partition("_")[0])
+        assert raised.value.body["message"]
+        assert raised.value.request_id
+        standin.forget()
 
 
 @each_endpoint
-@pytest.mark.parametrize(("kind", "error"), FAILURES)
-@pytest.mark.parametrize("stream", [False, True])
-async def test_anthropics_sdk_raises_its_own_error(anthropic_sdk, standin, at, kind, error, stream):
-    serve(at(standin))
-    standin.play(*[Broken(kind)] * 3)
-    with pytest.raises(getattr(anthropic, error)) as raised:
-        await anthropic_sdk.messages.create(model=MODEL, max_tokens=9, messages=user(), stream=stream)
-    assert raised.value.status_code == int(kind.partition("_")[0])
-    assert raised.value.body["error"]["message"]
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_anthropics_sdk_raises_its_own_errors(anthropic_sdk, standin, at, stream):
+    for kind, error in FAILURES.items():
+        serve(at(standin))
+        standin.play(*[Broken(kind)] * 3)
+        with pytest.raises(getattr(anthropic_sdk.errors, error)) as raised:
+            await anthropic_sdk.create(**message(stream=stream))
+        assert raised.value.status_code == int(kind.partition("_")[0])
+        assert raised.value.body["error"]["message"]
+        assert raised.value.request_id
+        standin.forget()
+
+
+async def test_both_sdks_raise_their_own_error_for_what_is_refused_here(driver, url, key, standin):
+    serve(openai_at(standin))
+    for make, asked in ((openais, chat), (anthropics, message)):
+        wrong, right = make(driver, url, "tl-wrong"), make(driver, url, key)
+        with pytest.raises(wrong.errors.AuthenticationError, match="unknown, revoked or expired"):
+            await wrong.create(**asked())
+        with pytest.raises(right.errors.NotFoundError, match="does not exist"):
+            await right.create(**asked() | {"model": "nope"})
+        with pytest.raises(right.errors.BadRequestError, match="model"):
+            await right.create(**asked() | {"model": ""})
+        await wrong.close()
+        await right.close()
+    assert not [each for each in standin.exchanges if each.method == "POST"]
 
 
 @each_endpoint
@@ -230,79 +267,57 @@ async def test_anthropics_sdk_raises_its_own_error(anthropic_sdk, standin, at, k
 async def test_both_sdks_see_a_stream_that_breaks_off_as_an_error(
     openai_sdk, anthropic_sdk, standin, at, kind
 ):
-    serve(at(standin, timeouts=Timeouts(connect=5, first_byte=20, idle=0.5)))
+    serve(at(standin, timeouts=Timeouts(connect=5, first_byte=20, idle=0.3)))
     standin.play(Broken(kind), Broken(kind))
-    with pytest.raises(openai.APIError):
-        async for _ in await openai_sdk.chat.completions.create(model=MODEL, messages=user(), stream=True):
-            pass
-    with pytest.raises(anthropic.APIError):
-        async with anthropic_sdk.messages.stream(model=MODEL, max_tokens=9, messages=user()) as stream:
-            await stream.get_final_message()
+    with pytest.raises(openai_sdk.errors.APIError):
+        await openai_sdk.read(**chat())
+    with pytest.raises(anthropic_sdk.errors.APIError):
+        await anthropic_sdk.stream(**message())
 
 
 @each_endpoint
-async def test_a_sdk_that_cancels_in_mid_stream_is_seen_at_the_endpoint(
+async def test_a_sdk_that_cancels_in_mid_stream_is_seen_at_the_endpoint_within_a_second(
     openai_sdk, anthropic_sdk, standin, at
 ):
     serve(at(standin))
     some = broken("hang_stream", "openai" if at is openai_at else "anthropic")
-    standin.play(some, some)
-    async with await openai_sdk.chat.completions.create(model=MODEL, messages=user(), stream=True) as stream:
-        async for _ in stream:
-            break
-    assert await standin.exchanges[-1].gone(5.0)
-    async with anthropic_sdk.messages.stream(model=MODEL, max_tokens=9, messages=user()) as stream:
-        async for _ in stream:
-            break
-    assert await standin.exchanges[-1].gone(5.0)
+    for sdk, asked in ((openai_sdk, chat()), (anthropic_sdk, message())):
+        standin.play(some)
+        left_at = await sdk.leave(**asked)
+        assert await standin.exchanges[-1].gone_within(PROMISED, left_at)
 
 
 @each_endpoint
-async def test_a_caller_that_gives_up_waiting_is_seen_at_the_endpoint(openai_sdk, standin, at):
+async def test_a_sdk_that_waits_no_longer_is_seen_at_the_endpoint_within_a_second(
+    openai_sdk, anthropic_sdk, standin, at
+):
     serve(at(standin))
-    standin.play(Raw([], content_type="", then="hang"))
-    waiting = asyncio.create_task(openai_sdk.chat.completions.create(model=MODEL, messages=user()))
-    await until(lambda: standin.exchanges)
-    waiting.cancel()
-    assert await standin.exchanges[-1].gone(5.0)
-
-
-async def test_the_sync_sdks_work_too(url, key, standin):
-    serve(openai_at(standin))
-
-    def ask() -> tuple[str, str]:
-        with (
-            openai.OpenAI(base_url=f"{url}/v1", api_key=key) as one,
-            anthropic.Anthropic(base_url=url, api_key=key) as two,
-        ):
-            first = one.chat.completions.create(model=MODEL, messages=user("one"))
-            second = two.messages.create(model=MODEL, max_tokens=9, messages=user("two"))
-            return first.choices[0].message.content, second.content[0].text
-
-    assert await asyncio.to_thread(ask) == ("You said: one", "You said: two")
+    for sdk, asked in ((openai_sdk, chat()), (anthropic_sdk, message())):
+        standin.play(Raw([], content_type="", then="hang"))
+        left_at = await sdk.give_up(**asked)
+        assert await standin.exchanges[-1].gone_within(PROMISED, left_at)
 
 
 async def test_both_sdks_list_the_models(openai_sdk, anthropic_sdk, standin):
     serve(openai_at(standin, listed=()), anthropic_at(standin, listed=("other",)))
     expected = ["stand-in", "stand-in-mini", "other", "demo"]
-    assert [model.id async for model in openai_sdk.models.list()] == expected
-    assert [model.id async for model in anthropic_sdk.models.list(limit=3)] == expected
-    assert (await openai_sdk.models.retrieve("other")).owned_by == "anthropic"
-    assert (await anthropic_sdk.models.retrieve("demo")).type == "model"
-    with pytest.raises(openai.NotFoundError):
-        await openai_sdk.models.retrieve("nope")
+    assert await openai_sdk.listed() == expected
+    assert await anthropic_sdk.listed(limit=3) == expected
+    assert (await openai_sdk.model("other")).owned_by == "anthropic"
+    assert (await anthropic_sdk.model("demo")).type == "model"
+    with pytest.raises(openai_sdk.errors.NotFoundError):
+        await openai_sdk.model("nope")
+    with pytest.raises(anthropic_sdk.errors.NotFoundError):
+        await anthropic_sdk.model("nope")
 
 
 async def test_anthropics_sdk_counts_tokens(anthropic_sdk, standin):
     serve(anthropic_at(standin, listed=("theirs",)), openai_at(standin, listed=("ours",)))
     standin.play(Raw([b'{"input_tokens": 42}'], content_type="application/json"))
-    counted = await anthropic_sdk.messages.count_tokens(model="theirs", messages=user())
-    assert counted.input_tokens == 42
+    assert (await anthropic_sdk.count(model="theirs", messages=user()))[0] == 42
     assert standin.exchanges[-1].path == "/v1/messages/count_tokens"
     asked = len(standin.exchanges)
-    raw = await anthropic_sdk.messages.with_raw_response.count_tokens(
-        model="ours", messages=user("word " * 400)
-    )
-    assert raw.headers["x-threadloom-estimate"] == "true"
-    assert 400 <= json.loads(raw.http_response.content)["input_tokens"] <= 700
+    tokens, headers = await anthropic_sdk.count(model="ours", messages=user("word " * 400))
+    assert headers["x-threadloom-estimate"] == "true"
+    assert 400 <= tokens <= 700
     assert len(standin.exchanges) == asked
