@@ -28,9 +28,11 @@ from chatsite.chat.uploads import UploadDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
+from chatsite.watch import ids  # noqa: E402
+from chatsite.watch.requests import Counted  # noqa: E402
 
 bounded_django = BodyLimit(django_app)
-static_files = StaticFiles(otherwise=bounded_django)
+static_files = Counted(StaticFiles(otherwise=bounded_django))
 chat_api = ChatApi(otherwise=bounded_django)
 gateway = GatewayApp()
 thread_events = EventsDoor(otherwise=bounded_django)
@@ -38,6 +40,8 @@ files = UploadDoor(otherwise=bounded_django)
 
 
 async def application(scope, receive, send):
+    if scope["type"] == "http":
+        ids.request_id.set(ids.of_request(dict(scope["headers"]).get(b"x-request-id", b"")))
     match scope["type"]:
         case "websocket":
             await websocket_app(scope, receive, send)

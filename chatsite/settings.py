@@ -90,7 +90,7 @@ CSRF_TRUSTED_ORIGINS = env.origins("CSRF_TRUSTED_ORIGINS")
 HTTPS = env.boolean("HTTPS", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # asked from inside, without the proxy
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked from inside, without the proxy
 SECURE_HSTS_SECONDS = 30 * 24 * 3600 if HTTPS else 0
 # Whether the domain's other hosts, or a browser's built-in list, are bound to https is not ours to say.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
@@ -241,6 +241,12 @@ USE_I18N = True
 TIME_ZONE = "UTC"
 USE_TZ = True
 
+# Watching
+
+METRICS_TOKEN = env.text("METRICS_TOKEN")
+TRACES_TO = env.base_url("OTEL_EXPORTER_OTLP_ENDPOINT")
+CHAT_MIDDLEWARE = ["agent.middlewares.Telemetry"] if TRACES_TO else []
+
 # Logs
 
 
@@ -256,13 +262,20 @@ def _without_trace(record):
 
 
 LOG_LEVEL = env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
+LOG_FORMAT = env.choice("LOG_FORMAT", ["plain", "json"], "plain")
 LOGGING_CONFIG = "logging.config.dictConfig"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "formatters": {
+        "plain": {"()": "chatsite.watch.logs.Plain"},
+        "json": {"()": "chatsite.watch.logs.Json"},
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["with_ids"]}
+    },
     "filters": {
+        "with_ids": {"()": "chatsite.watch.logs.WithIds"},
         "without_trace": {"()": "django.utils.log.CallbackFilter", "callback": _without_trace},
         "unforeseen": {"()": "django.utils.log.CallbackFilter", "callback": _unforeseen},
     },

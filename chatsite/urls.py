@@ -4,7 +4,8 @@ from django.contrib import admin
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
 
-from chatsite.operator.views import healthz, setup
+from chatsite.operator.metrics import metrics
+from chatsite.operator.views import healthz, readyz, setup
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -12,6 +13,8 @@ urlpatterns = [
     path("accounts/logout/", auth_views.LogoutView.as_view(), name="logout"),
     path("setup/<str:token>/", setup, name="setup"),
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("", include("chatsite.chat.urls")),
 ]
 

@@ -27,6 +27,7 @@ from chatsite.chat import db, draining, store
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from chatsite.chat.store import Cursor
+from chatsite.watch.counters import Gauge
 
 AT_ONCE = 64
 """Events that one reader gets in one batch: a client that does not read holds no more than that here."""
@@ -260,6 +261,13 @@ def open_channel(thread_pk: int | None) -> Channel | None:
 
 def open_channels() -> list[Channel]:
     return list(_channels.values())
+
+
+Gauge(
+    "threadloom_readers",
+    "Open streams, sockets and long polls of threads.",
+    lambda: sum(channel.readers for channel in open_channels()),
+)
 
 
 def wake_all() -> None:

@@ -37,7 +37,7 @@ from agent.events import (
 )
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
-from chatsite.chat import budgets, db, keeping, news, questions, store
+from chatsite.chat import budgets, db, keeping, news, questions, store, watched
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.ledger import Ledger
@@ -145,6 +145,7 @@ class Recorder:
                 owner=self.run.owner,
             )
             self._head = await self._keep(batch)
+            watched.kept(self.run, batch)
             self._kept = number
             self._unsaved = self._unsaved[len(saved) :]
             self._inserted = self._inserted[len(inserted) :]

@@ -19,10 +19,11 @@ import weakref
 from django.db import DatabaseError
 from django.db.models import Max
 
-from chatsite.chat import db, draining, eventlog, news, recovery, runner, upkeep
+from chatsite.chat import db, draining, eventlog, news, recovery, runner, upkeep, watched
 from chatsite.chat.heartbeat import BEAT_EVERY, PROCESS, Watch
 from chatsite.chat.models import Run, RunEvent
 from chatsite.chat.problems import Restarting
+from chatsite.watch.counters import Gauge
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,13 @@ FIRST_BEAT_AFTER = 0.0
 
 _tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[asyncio.Task[None]]] = (
     weakref.WeakKeyDictionary()
+)
+
+_lateness = 0.0
+Gauge(
+    "threadloom_loop_lateness_seconds",
+    "How late the last round came: how busy the loop is.",
+    lambda: _lateness,
 )
 
 
@@ -48,6 +56,8 @@ def begin() -> None:
 
 
 async def _rounds() -> None:
+    global _lateness
+    loop = asyncio.get_running_loop()
     seen: dict[int, Latest] = {}
     while True:
         try:
@@ -56,7 +66,9 @@ async def _rounds() -> None:
         except Exception:
             # The rounds must outlive whatever one of them met, a database that is away above all.
             log.warning("a round failed; the next is tried in %s s", ROUND_EVERY, exc_info=True)
+        due = loop.time() + ROUND_EVERY
         await asyncio.sleep(ROUND_EVERY)
+        _lateness = loop.time() - due
 
 
 async def _beats() -> None:
@@ -139,6 +151,7 @@ async def recover_lost(watch: Watch) -> list[recovery.Recovered]:
 
 def _go_on(done: recovery.Recovered) -> None:
     log.warning("a run of thread %s had lost its process: %s", done.thread_pk, done.fate)
+    watched.RECOVERED.add(done.fate)
     if done.begun is not None:
         runner.start(done.begun, done.user)
     channel = eventlog.open_channel(done.thread_pk)

@@ -38,6 +38,8 @@ from chatsite.chat.models import Run
 from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
+from chatsite.watch import ids
+from chatsite.watch.counters import Gauge
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class Running:
 
 
 _running: dict[int, Running] = {}
+
+Gauge("threadloom_runs_at_work", "Runs that this process works on.", lambda: len(_running))
 
 
 def running_here() -> list[Running]:
@@ -106,6 +110,7 @@ def stop_thread(thread_pk: int, reason: str = "stopped", *, run_id: str | None =
 
 async def _work(work: Running, begun: Begun, user: Any) -> None:
     run = begun.run
+    ids.begin_run(run.public_id, begun.thread.public_id)
     async with ThreadSensitiveContext():
         try:
             if run.state == Run.State.QUEUED:

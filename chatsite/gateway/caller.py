@@ -8,19 +8,17 @@ Rule 3: after the head an error is told inside the stream, and never looks like 
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from chatsite.gateway.dialects import Dialect
 from chatsite.gateway.errors import Refused, error_body, error_frame
+from chatsite.watch import ids
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
-SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 JSON = (b"content-type", b"application/json")
 STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -40,7 +38,8 @@ class Caller:
         self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.dialect: Dialect = dialect_of(self.path, self.headers)
-        self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
+        self.request_id = ids.of_request(self.headers.get(b"x-request-id", b""))
+        ids.request_id.set(self.request_id)
         self.began = False
         self.ended = False
         self._receive = receive
@@ -152,12 +151,6 @@ def dialect_of(path: str, headers: dict[bytes, bytes]) -> Dialect:
     if path.startswith(("/v1/chat", "//v1/chat")):
         return "openai"
     return "anthropic" if b"anthropic-version" in headers else "openai"
-
-
-def _request_id(given: bytes) -> str:
-    if SANE_ID.fullmatch(given):
-        return given.decode("ascii")
-    return f"req_{secrets.token_hex(12)}"
 
 
 def _too_large(most: int) -> Refused:

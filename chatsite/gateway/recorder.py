@@ -21,7 +21,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from chatsite.accounts import usage
 from chatsite.accounts.usage import Used
-from chatsite.gateway import ledger, retention, rows
+from chatsite.gateway import ledger, retention, rows, watched
 from chatsite.gateway.records import ExchangeRecord
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ class Recorder:
     def note(self, record: ExchangeRecord) -> None:
         """Keep it, as its `keep` says, and book what it used. From here on it is the recorder's."""
         record.complete()
+        watched.ended(record)
         with self._lock:
             if record.key_pk is not None:
                 self._sums[record.key_pk] += _used(record)

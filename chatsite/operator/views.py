@@ -14,6 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_safe
 
 from chatsite.chat import draining
+from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,16 @@ def healthz(request):
         return HttpResponse("The database does not answer.\n", status=503, content_type="text/plain")
     # Still 200: a supervisor that kills what is not healthy must not kill what is about to end well.
     return HttpResponse("draining\n" if draining.is_draining() else "ok\n", content_type="text/plain")
+
+
+@never_cache
+@require_safe
+def readyz(request):
+    found = readiness()
+    status = 200 if found.ready else 503
+    return HttpResponse(
+        "".join(f"{line}\n" for line in found.lines), status=status, content_type="text/plain"
+    )
 
 
 def bad_request(request, exception):

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
 from chatsite.chat import rounds
-from chatsite.operator import prepare, servers
+from chatsite.operator import prepare, servers, tracing
 from chatsite.operator.setup_link import renew_link
 
 
@@ -17,8 +17,9 @@ class Command(BaseCommand):
     def handle(self, *args, **options):
         try:
             sock = servers.bind(settings.HOST, settings.PORT)
+            tracing.begin()
             token = self._prepare()
-        except servers.CannotListen as exc:
+        except (servers.CannotListen, tracing.NoTracing) as exc:
             raise CommandError(str(exc)) from None
         except OperationalError as exc:
             first_line = str(exc).strip().splitlines()[0]
