@@ -55,6 +55,7 @@ def user_of_key(key: str) -> Any | None:
     user, view = found
     if not view.has(CHAT):
         raise KeyOutOfScope
+    user.came_by = view  # it may narrow what its user may use (`allowance`)
     return user
 
 

@@ -10,25 +10,30 @@ An endpoint without a `*_MODELS` list is asked for its models, now and then (`ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
 from agent.providers.demo import DemoProvider
 from agent.providers.http import Endpoint, HttpProvider
 from agent.providers.listing import ModelList
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import budgets
+from chatsite.chat import allowance, budgets
+from chatsite.chat.allowance import EVERYTHING, Allowance
 from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.tools import server_tools
 
 DEMO = "demo"
+NOT_OPEN = gettext_lazy("The model %(model)s is not open to you any more. Choose another, then go on.")
+NONE_OPEN = gettext_lazy("No model is open to you here. Ask an administrator for one.")
 NO_CHOICES = Choices()
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
@@ -59,20 +64,44 @@ class _Source(ModelList):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The models of the moment, the default first; and what kept an endpoint from telling its own."""
+    """The models of the moment, the default first; and what kept an endpoint from telling its own.
+
+    `closed`: those that are there, and not for whom this was asked. `default` is "" when none is open to them.
+    """
 
     choices: tuple[ModelChoice, ...]
     default: str
     problems: tuple[str, ...] = ()
+    closed: frozenset[str] = frozenset()
+
+    def narrowed(self, opens: Callable[[str], bool]) -> Catalog:
+        """Those that somebody may use. What is not theirs is as unknown to them as what is not there."""
+        choices = tuple(choice for choice in self.choices if opens(choice.id))
+        ids = [choice.id for choice in choices]
+        if len(ids) == len(self.choices):
+            return self
+        default = self.default if self.default in ids else next(iter(ids), "")
+        closed = frozenset(choice.id for choice in self.choices) - frozenset(ids)
+        return Catalog(choices, default, self.problems, closed)
 
     def pick(self, asked: str = "", stored: str = "") -> str:
         """The model to use: the one asked for, else the thread's own while it is still there, else the default."""
         ids = {choice.id for choice in self.choices}
         if asked and asked not in ids:
-            raise UnknownModel(
-                f"There is no model {asked[:100]!r} here. Choose one of: {', '.join(sorted(ids))}."
-            )
+            if not ids:
+                raise UnknownModel(NONE_OPEN)
+            words = _("There is no model %(model)s here. Choose one of: %(models)s.")
+            raise UnknownModel(words % {"model": repr(asked[:100]), "models": ", ".join(sorted(ids))})
         return asked or (stored if stored in ids else self.default)
+
+    def to_run(self, asked: str = "", stored: str = "", *, goes_on: bool = False) -> str:
+        """The same for a run. `goes_on`: it takes another one up, and must not do so by another model unasked."""
+        if goes_on and not asked and stored in self.closed:
+            raise UnknownModel(NOT_OPEN % {"model": repr(stored[:100])})
+        model = self.pick(asked, stored)
+        if not model:
+            raise UnknownModel(NONE_OPEN)
+        return model
 
 
 class Agents:
@@ -98,18 +127,30 @@ class Agents:
         problems = tuple(source.problem for source in self._sources if source.problem)
         return Catalog(tuple(choices.values()), default, problems)
 
-    def tools_with(self, client_tools: Iterable[ToolSpec] = ()) -> ToolRegistry:
+    def tools_with(
+        self, client_tools: Iterable[ToolSpec] = (), allowed: Allowance = EVERYTHING
+    ) -> ToolRegistry:
         """The server's tools, and those that a client declared for itself. Raises InvalidRequest."""
-        return with_client_tools(self._tools, client_tools)
+        ours = self._tools
+        if allowed.rules_tools:
+            ours = ToolRegistry(tool for tool in ours if not allowed.denies(tool.name))
+        return with_client_tools(ours, client_tools)
 
     async def agent_for(
-        self, model: str, client_tools: Iterable[ToolSpec] = (), choices: Choices = NO_CHOICES
+        self,
+        model: str,
+        client_tools: Iterable[ToolSpec] = (),
+        choices: Choices = NO_CHOICES,
+        allowed: Allowance = EVERYTHING,
     ) -> Agent:
-        """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more."""
+        """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more, or it is not
+        theirs who ask."""
+        if not allowed.opens(model):
+            raise UnknownModel(NOT_OPEN % {"model": repr(model[:100])})
         return Agent(
             provider=await self._provider_of(model),
             model=model,
-            tools=choices.tools_of(self.tools_with(client_tools)),
+            tools=choices.tools_of(self.tools_with(client_tools, allowed)),
             system=choices.system_behind(setting("CHAT_SYSTEM_PROMPT")),
             parameters=choices.as_parameters(),
             strategy=budgets.strategy(),
@@ -159,7 +200,8 @@ def agents() -> Agents:
 
 async def catalog_for(user: Any) -> Catalog:
     """The models that this user may use: whoever offers or takes one asks here, and here alone it is narrowed."""
-    return await agents().catalog()
+    catalog, allowed = await agents().catalog(), await allowance.of(user)
+    return catalog if allowed is EVERYTHING else catalog.narrowed(allowed.opens)
 
 
 def use_agents(replacement: Agents | None) -> None:

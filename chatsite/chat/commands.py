@@ -44,6 +44,7 @@ from chatsite.chat import (
     access,
     actions,
     actions_steering,
+    allowance,
     attachments,
     choosing,
     db,
@@ -235,7 +236,7 @@ async def perform(
             )
             return Done(new)
         case Continue():
-            start = await begins(command.model, thread.model)
+            start = await begins(command.model, thread.model, goes_on=True)
             return await _run(user, actions.continue_lost, thread=thread, start=start, run_id=command.run_id)
         case Answer():
             return await _run(
@@ -245,8 +246,8 @@ async def perform(
                 by=user,
                 resolutions=await db.read(_resolutions, thread, command.answers),
                 always=await db.read(_tools_to_allow, thread, command.answers),
-                tools=agents().tools_with(),
-                start=await begins("", thread.model),
+                tools=agents().tools_with(allowed=await allowance.of(user)),
+                start=await begins("", thread.model, goes_on=True),
             )
         case Forget():
             await _asked(actions.drop_rule, thread=thread, tool_name=command.tool)
@@ -317,7 +318,7 @@ async def client_results(
     given: Given | None = None,
 ) -> Done:
     """Go on with what the thread's client says of the calls it was asked to run."""
-    start = await _start(user, model, thread.model, door=door, run_id=run_id, given=given)
+    start = await _start(user, model, thread.model, goes_on=True, door=door, run_id=run_id, given=given)
     return await _run(user, actions.take_client_results, thread=thread, results=results, start=start)
 
 
@@ -409,11 +410,12 @@ async def _start(
     stored: str = "",
     *,
     door: str,
+    goes_on: bool = False,
     run_id: str | None = None,
     given: Given | None = None,
 ) -> Start:
     """How a run of this process begins, with the model that was asked for, else the thread's own."""
-    model = (await catalog_for(user)).pick(asked, stored)
+    model = (await catalog_for(user)).to_run(asked, stored, goes_on=goes_on)
     return Start(model, PROCESS, door, run_id, given or {})
 
 

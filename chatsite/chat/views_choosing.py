@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from agent.text import storable
-from chatsite.chat import choices, choosing, commands, db, spending
+from chatsite.chat import allowance, choices, choosing, commands, db, spending
 from chatsite.chat.agents import agents, catalog_for
+from chatsite.chat.allowance import Allowance
 from chatsite.chat.choices import Choices, Parameters
 from chatsite.chat.commands import Configure
 from chatsite.chat.models import Thread
@@ -70,7 +71,8 @@ async def _settings(
     form: QueryDict | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    catalog = await catalog_for(request.person)  # type: ignore[attr-defined]
+    person = request.person  # type: ignore[attr-defined]
+    catalog, allowed = await catalog_for(person), await allowance.of(person)
     chosen = choices.kept(thread.choices)
     context = {
         "thread": thread,
@@ -80,13 +82,13 @@ async def _settings(
         "model": catalog.pick(stored=form["model"] if form and "model" in form else thread.model),
         "system": form.get("system", "") if form else chosen.system,
         "longest_system": choices.LONGEST_SYSTEM,
-        "tools": _tools(_off_in(form, chosen) if form else chosen.tools_off),
+        "tools": _tools(_off_in(form, chosen) if form else chosen.tools_off, allowed),
         "parameters": _fields(form or _written(chosen.parameters)),
         "stop": form.get("stop", "") if form else "\n".join(chosen.parameters.stop or ()),
         "name": form.get("name", "") if form else "",
         "open": bool(form or chosen.as_parameters()),
     }
-    context |= await db.read(_known, request.person, thread)  # type: ignore[attr-defined]
+    context |= await db.read(_known, person, thread)
     return await db.read(render, request, "chat/settings.html", context, status=status)
 
 
@@ -163,15 +165,15 @@ def _off_in(form: QueryDict, earlier: Choices) -> list[str]:
     return [*away, *(name for name in shown if name not in ticked)]
 
 
-def _tools(off: list[str]) -> list[dict[str, Any]]:
+def _tools(off: list[str], allowed: Allowance) -> list[dict[str, Any]]:
     return [
         {
             "name": tool.name,
             "description": tool.description,
             "on": tool.name not in off,
-            "asks": bool(tool.needs_approval),
+            "asks": allowed.asks_for(tool),
         }
-        for tool in agents().tools_with()
+        for tool in agents().tools_with(allowed=allowed)
     ]
 
 
