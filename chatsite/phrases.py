@@ -1,13 +1,44 @@
-"""Small pieces of plain English that several rooms say in the same way."""
+"""Small pieces of plain words that several rooms say in the same way, in the language that is read."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
+from django.utils.formats import get_format
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext_lazy
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+NOUNS = {
+    "character": ngettext_lazy("%(number)s character", "%(number)s characters", "count"),
+    "key": ngettext_lazy("%(number)s key", "%(number)s keys", "count"),
+    "message": ngettext_lazy("%(number)s message", "%(number)s messages", "count"),
+    "other answer": ngettext_lazy("%(number)s other answer", "%(number)s other answers", "count"),
+    "other question": ngettext_lazy("%(number)s other question", "%(number)s other questions", "count"),
+    "question": ngettext_lazy("%(number)s question", "%(number)s questions", "count"),
+    "request": ngettext_lazy("%(number)s request", "%(number)s requests", "count"),
+    "round": ngettext_lazy("%(number)s round", "%(number)s rounds", "count"),
+    "run": ngettext_lazy("%(number)s run", "%(number)s runs", "count"),
+    "token": ngettext_lazy("%(number)s token", "%(number)s tokens", "count"),
+    "turn": ngettext_lazy("%(number)s turn", "%(number)s turns", "count"),
+}
+"""What is counted. Whoever counts something else adds a line; without one it is counted in English."""
+
+
+def count(amount: int, noun: str) -> str:
+    words = NOUNS.get(noun)
+    if words is None:
+        return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+    return str(words % {"count": amount, "number": number(amount)})
+
+
+def number(value: float | Decimal, places: int = 0) -> str:
+    """`1,234.5`, or `1.234,5` where numbers are written so."""
+    written = f"{value:,.{places}f}"
+    point = get_format("DECIMAL_SEPARATOR")
+    if point == ".":
+        return written
+    return written.translate({ord("."): point, ord(","): get_format("THOUSAND_SEPARATOR")})
 
 
 def duration(ms: int | None) -> str:
@@ -19,8 +50,11 @@ def duration(ms: int | None) -> str:
     if ms < 1000:
         return f"{ms} ms"
     if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
+        return f"{number(ms / 1000, 1)} s"
+    return _("%(minutes)s min %(seconds)s s") % {
+        "minutes": ms // 60_000,
+        "seconds": ms % 60_000 // 1000,
+    }
 
 
 def plain(name: str, most: int = 80) -> str:
@@ -32,5 +66,5 @@ def plain(name: str, most: int = 80) -> str:
 def money(amount: Decimal) -> str:
     """`12.50`, `0.0031`: at least two places, more where the amount is small."""
     places = 2 if amount == 0 or abs(amount) >= 1 else 6
-    whole, _, rest = f"{amount:,.{places}f}".partition(".")
-    return f"{whole}.{rest.rstrip('0').ljust(2, '0')}"
+    kept = len(f"{amount:.{places}f}".partition(".")[2].rstrip("0"))
+    return number(amount, max(kept, 2))

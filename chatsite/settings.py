@@ -141,6 +141,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "chatsite.middleware.PolicyHeadersMiddleware",
+    "chatsite.languages.LanguageMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -236,7 +237,15 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # Language and time
 
-LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("de", "German")]
+# Not called LANGUAGE: that is gettext's own, and on many a desktop it holds a list such as en_GB:en.
+LANGUAGE_CODE = env.choice("DEFAULT_LANGUAGE", [code for code, _ in LANGUAGES], "en")
+LOCALE_PATHS = [BASE_DIR / "locale"]
+LANGUAGE_COOKIE_NAME = "threadloom_language"
+LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
+LANGUAGE_COOKIE_HTTPONLY = True
+LANGUAGE_COOKIE_SAMESITE = "Lax"
+LANGUAGE_COOKIE_SECURE = SESSION_COOKIE_SECURE
 USE_I18N = True
 TIME_ZONE = "UTC"
 USE_TZ = True

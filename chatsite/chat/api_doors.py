@@ -25,6 +25,7 @@ from chatsite.chat.access import Credential
 from chatsite.chat.api import answer
 from chatsite.chat.api_values import Asked, Reply
 from chatsite.chat.problems import KeyOutOfScope, NotStored
+from chatsite.languages import speak_to
 
 
 @csrf_exempt  # checked below, for those who came by cookie: a program has none to be tricked with
@@ -83,6 +84,7 @@ class ChatApi:
         if key is None:
             await self.otherwise(scope, receive, send)
             return
+        speak_to(headers, program=True)
         if not settings.DEBUG and not is_known_host(headers.get("host", "")):
             await send_reply(
                 api_values.json_reply(

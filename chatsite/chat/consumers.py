@@ -29,6 +29,7 @@ from chatsite.chat.commands import CommandAdapter
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck, numbered_json
+from chatsite.languages import speak_to
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         self.following: asyncio.Task[None] | None = None
         self.thread_id = self.scope["url_route"]["kwargs"]["thread_id"]
         self.credential = credential_of(self.scope)
+        speak_to({}, program=True)
         try:
             self.user = await db.read(self.credential.user)
             thread = await commands.thread_for(self.user, self.thread_id)

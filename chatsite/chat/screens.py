@@ -1,11 +1,11 @@
-"""What the open pages of a thread show: rendered once for all of them, and held once.
+"""What the open pages of a thread show: rendered once for all of them who read one language, and held once.
 
 Rule 1: the thread's newest state is taken in at most every `FRAME_EVERY` while a run is at work, and each step to the
 next one is rendered once. Who follows gets the same bytes, so a thousand readers cost one rendering a step.
 Rule 2: a reader holds a number and a cursor. Who is behind by more than the last steps is brought from its cursor to
 the newest state, like one who comes back.
 
-    Screen      one for each thread somebody here has open: the newest state, the last steps to it
+    Screen      one for each thread somebody here has open, and each language: the newest state, the last steps to it
       Change    fragments from one step to the next
 """
 
@@ -17,9 +17,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
+
+from django.utils.translation import get_language
 
 from agent.wire.sse import encode_sse
 from chatsite.chat import eventlog
@@ -28,6 +31,7 @@ from chatsite.chat.render.fragments import FragmentWriter, has_been_told, render
 from chatsite.chat.render.swaps import replace_shown, title_html
 from chatsite.chat.state import ThreadState
 from chatsite.chat.store import Cursor, parse_cursor
+from chatsite.languages import speaking
 
 T = TypeVar("T")
 
@@ -66,8 +70,8 @@ class Place:
 
 
 class Screen:
-    def __init__(self, channel: eventlog.Channel, thread: Thread) -> None:
-        self._channel, self._thread = channel, thread
+    def __init__(self, channel: eventlog.Channel, thread: Thread, language: str) -> None:
+        self._channel, self._thread, self._language = channel, thread, language
         self._lock = asyncio.Lock()
         self._version = -1
         self._due = 0.0
@@ -80,24 +84,27 @@ class Screen:
 
     async def come(self, after: Cursor | None) -> tuple[Place, Change | None]:
         """A page comes that shows the state at `after`, or nothing: where it is then, and what brings it there."""
-        if not self._is_fresh() or _is_news(self._state, after):
-            await self._take_in(anew=True)
-        return await self._jump("" if after is None else str(after))
+        with speaking(self._language):
+            if not self._is_fresh() or _is_news(self._state, after):
+                await self._take_in(anew=True)
+            return await self._jump("" if after is None else str(after))
 
     async def go_on(self, place: Place) -> tuple[Place, list[Change]]:
         """What has happened since `place`."""
         pause = self._due - time.monotonic()
         if pause > 0 and self._state is not None and self._state.active_run is not None:
             await asyncio.sleep(pause)
-        await self._take_in()
-        return await self._since(place)
+        with speaking(self._language):
+            await self._take_in()
+            return await self._since(place)
 
     async def wait_on(self, place: Place) -> tuple[Place, list[Change]]:
         """Nothing was told for a while. The time to answer a question may have run out: nobody says so."""
-        async with self._lock:
-            if self._state is not None and self._state.open_interrupts:
-                await self._step(self._state, self._state)
-        return await self._since(place)
+        with speaking(self._language):
+            async with self._lock:
+                if self._state is not None and self._state.open_interrupts:
+                    await self._step(self._state, self._state)
+            return await self._since(place)
 
     async def _since(self, place: Place) -> tuple[Place, list[Change]]:
         behind = self._number - place.number
@@ -195,16 +202,17 @@ async def rendered(state: ThreadState, job: Callable[..., T], *args: Any) -> T:
     """`job(*args)`, which renders a whole thread: aside when that is long."""
     if sum(len(segment.messages) for segment in state.segments) < LONG:
         return job(*args)
-    return await asyncio.get_running_loop().run_in_executor(_renderer, job, *args)
+    return await asyncio.get_running_loop().run_in_executor(_renderer, copy_context().run, job, *args)
 
 
-_screens: weakref.WeakValueDictionary[int, Screen] = weakref.WeakValueDictionary()
+_screens: weakref.WeakValueDictionary[tuple[int, str], Screen] = weakref.WeakValueDictionary()
 
 
 def screen_of(thread: Thread) -> Screen:
-    """The thread's screen in this process. It lives as long as somebody holds it."""
+    """The thread's screen in this process, in the language that is spoken. It lives as long as somebody holds it."""
     channel = eventlog.channel_of(thread.pk)
-    screen = _screens.get(thread.pk)
+    key = thread.pk, get_language() or ""
+    screen = _screens.get(key)
     if screen is None or screen._channel is not channel:
-        screen = _screens[thread.pk] = Screen(channel, thread)
+        screen = _screens[key] = Screen(channel, thread, key[1])
     return screen

@@ -25,7 +25,7 @@ from agent.wire.sse import encode_sse
 from chatsite.chat import access, db, draining, eventlog
 from chatsite.chat.access import Credential
 from chatsite.chat.models import Thread
-from chatsite.chat.screens import Change, Place, screen_of
+from chatsite.chat.screens import Change, Place, Screen, screen_of
 from chatsite.chat.store import Cursor
 
 T = TypeVar("T", str, bytes)
@@ -147,10 +147,15 @@ def _shared(event: Event, encode: Callable[[Event, str, int], T], run_id: str, n
     return text
 
 
-async def html_frames(thread: Thread, after: Cursor | None) -> Frames:
+def html_frames(thread: Thread, after: Cursor | None) -> Frames:
+    """In the language that is spoken now: a frame is asked for later, when the request is over for Django."""
+    return _as_frames(html_changes(thread, after))
+
+
+async def _as_frames(told: AsyncIterator[Change | None]) -> Frames:
     # By this event a page learns that its stream gets through.
     yield b"event: loom:here\ndata:\n\n"
-    async with aclosing(html_changes(thread, after)) as changes:
+    async with aclosing(told) as changes:  # type: ignore[type-var]
         async for change in changes:
             if change is None:
                 yield None
@@ -161,9 +166,14 @@ async def html_frames(thread: Thread, after: Cursor | None) -> Frames:
     yield b"event: loom:restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
 
 
-async def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Change | None]:
+def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Change | None]:
     """What changes for a page that shows the state at `after`. None: nothing came, look up."""
-    channel, screen = eventlog.channel_of(thread.pk), screen_of(thread)
+    return _changes(screen_of(thread), eventlog.channel_of(thread.pk), after)
+
+
+async def _changes(
+    screen: Screen, channel: eventlog.Channel, after: Cursor | None
+) -> AsyncIterator[Change | None]:
     with channel.reading():
         place: Place | None = None
         while not draining.is_leaving():

@@ -27,6 +27,7 @@ from chatsite.chat.api_values import Reply, refusal
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
+from chatsite.languages import speak_to
 
 LONGEST_WAIT = 25
 """Seconds. Many proxies give up on an answer after 30."""
@@ -122,6 +123,7 @@ class EventsDoor:
         if path is None or credential is None or scope["method"] != "GET" or not api_doors.is_fit(headers):
             await self.otherwise(scope, receive, send)
             return
+        speak_to(headers, program=credential.key is not None)
         try:
             user = await db.read(credential.user)
         except DatabaseError:

@@ -38,6 +38,7 @@ from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import TEXT
 from chatsite.chat.models import Attachment
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem, Restarting
+from chatsite.languages import speak_to
 
 CHUNK = 256 * 1024
 SILENT_FOR = 60.0
@@ -230,6 +231,7 @@ class UploadDoor:
         if asks is None or credential is None or not api_doors.is_fit(headers):
             await self.otherwise(scope, receive, send)
             return
+        speak_to(headers, program=credential.key is not None)
         try:
             user = await db.read(credential.user)
         except KeyOutOfScope as problem:

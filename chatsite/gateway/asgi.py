@@ -22,6 +22,7 @@ from chatsite.gateway.caller import Caller, Gone, Receive, Send
 from chatsite.gateway.doors import Doors, health
 from chatsite.gateway.errors import Refused, refusal_of
 from chatsite.gateway.hooks.loading import loaded_hooks
+from chatsite.languages import speak_to
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class GatewayApp:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         caller = Caller(scope, receive, send)
+        speak_to({}, program=True)
         try:
             await self._door(caller)(caller)
         except Gone:

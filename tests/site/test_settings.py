@@ -15,6 +15,7 @@ WRONG = [
     ({"PORT": "70000"}, "PORT is '70000'; write a number from 0 to 65535."),
     ({"SERVER": "gunicorn"}, "SERVER is 'gunicorn'; write daphne or uvicorn."),
     ({"DEBUG": "maybe"}, "DEBUG is 'maybe'; write true or false."),
+    ({"DEFAULT_LANGUAGE": "fr"}, "DEFAULT_LANGUAGE is 'fr'; write en or de."),
     ({"EXAMPLE_TOOLS": "2"}, "EXAMPLE_TOOLS is '2'; write true or false."),
     ({"RUN_MAX_TURNS": "0"}, "RUN_MAX_TURNS is '0'; write a number above 0."),
     ({"DRAIN_SECONDS": "-1"}, "DRAIN_SECONDS is '-1'; write a number of seconds from 0 to 3600."),
@@ -84,6 +85,7 @@ def read_all(folder):
     """What settings.py asks for, in the same words."""
     env.port("PORT", 8000)
     env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
+    env.choice("DEFAULT_LANGUAGE", ["en", "de"], "en")
     env.boolean("DEBUG", False)
     env.boolean("EXAMPLE_TOOLS", True)
     env.seconds("DRAIN_SECONDS", 20)

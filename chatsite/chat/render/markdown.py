@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nh3
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
@@ -66,8 +68,8 @@ def _fresh_code(code: str, language: str) -> str:
 def figure(code: str, language: str) -> str:
     """A code block (HTML already) with its language and a copy button; focusable, since it may scroll."""
     return (
-        f'<figure class="code" dir="ltr"><figcaption>{escape(language) or "text"}'
-        f'<button type="button" class="copy">Copy</button></figcaption>'
+        f'<figure class="code" dir="ltr"><figcaption>{escape(language) or _("text")}'
+        f'<button type="button" class="copy">{_("Copy")}</button></figcaption>'
         f'<pre tabindex="0"><code>{code}</code></pre></figure>'
     )
 
@@ -152,7 +154,7 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # type: ignore[override]
         """A picture elsewhere is a link with its host: showing it would tell that host who reads this."""
         token = tokens[idx]
-        label = escape(self.renderInlineAsText(token.children or [], options, env)) or "image"
+        label = escape(self.renderInlineAsText(token.children or [], options, env)) or _("image")
         source = str(token.attrs.get("src", ""))
         host = urlsplit(source).hostname if _SAFE_LINK.match(source) else None
         if host is None:
@@ -160,7 +162,7 @@ class _Renderer(RendererHTML):
         return f'<a class="image" href="{escape(source)}">{label} ({escape(host)})</a>'
 
     def task(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        state = 'aria-label="done" checked' if tokens[idx].content else 'aria-label="open"'
+        state = f'aria-label="{_("done")}" checked' if tokens[idx].content else f'aria-label="{_("open")}"'
         return f'<input type="checkbox" disabled {state}> '
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
@@ -243,11 +245,12 @@ clean: Callable[[str], str] = _CLEANER.clean
 
 def block_html(text: str) -> str:
     """One settled block. Kept, since every reader and every reload shows the same ones again."""
-    return _kept_html(text) if len(text) <= MAX_KEPT else fresh_html(text)
+    return _kept_html(text, get_language()) if len(text) <= MAX_KEPT else fresh_html(text)
 
 
 @lru_cache(maxsize=4096)
-def _kept_html(text: str) -> str:
+def _kept_html(text: str, language: str | None) -> str:
+    """For each language by itself: a block of code has a button, which says what it does."""
     return fresh_html(text)
 
 

@@ -1,0 +1,106 @@
+"""The catalogs: what is found in the source, what is said of a bad one; and Python's gettext reads what is made."""
+
+import gettext
+import io
+import shutil
+
+import pytest
+
+from chatsite import catalogs
+from chatsite.catalogs import Key, Unmarkable, in_python, in_template
+from chatsite.pofile import Entry, compiled, parsed, written
+
+PYTHON = """
+from django.utils.translation import gettext_lazy as _, ngettext, pgettext
+A = _("one " "sentence")
+B = ngettext("%(n)s file", "%(n)s files", 3)
+C = pgettext("of a thread", "Open")
+D = other("not marked")
+"""
+TEMPLATE = """{% load i18n %}<p title="{% translate 'It is %(not) code' %}">{{ name|default:_("New thread") }}
+{% blocktranslate with n=x|length trimmed %}
+  Keep {{ n }}, 5 %
+{% endblocktranslate %}{% blocktranslate count n=x %}{{ n }} file{% plural %}{{ n }} files{% endblocktranslate %}
+gettext("not a mark") {% translate "Open" context "of a thread" %}</p>"""
+
+
+def test_every_kind_of_mark_is_found_in_python():
+    assert dict(in_python(PYTHON)) == {
+        Key("", "one sentence"): "",
+        Key("", "%(n)s file"): "%(n)s files",
+        Key("of a thread", "Open"): "",
+    }
+
+
+def test_every_kind_of_mark_is_found_in_a_template():
+    assert dict(in_template(TEMPLATE)) == {
+        Key("", "It is %%(not) code"): "",
+        Key("", "New thread"): "",
+        Key("", "Keep %(n)s, 5 %%"): "",
+        Key("", "%(n)s file"): "%(n)s files",
+        Key("of a thread", "Open"): "",
+    }
+
+
+@pytest.mark.parametrize("text", ['f"{name} is here"', "name", '"a" + name'])
+def test_a_mark_around_what_is_no_plain_text_is_an_error_that_says_where(text):
+    source = f"from django.utils.translation import gettext as _\nx = _({text})\n"
+    with pytest.raises(Unmarkable, match=r"views\.py:2"):
+        list(in_python(source, "views.py"))
+
+
+ENTRIES = [
+    Entry(Key("", 'Say "no"\nor\\yes'), forms=("Sag „nein“\noder\\ja",), places=["a.py", "b.html"]),
+    Entry(Key("of a thread", "Open"), forms=("Öffnen",)),
+    Entry(Key("", "%(n)s file"), "%(n)s files", ("%(n)s Datei", "%(n)s Dateien")),
+    Entry(Key("", "New"), fuzzy=True, forms=("Neu?",)),
+    Entry(Key("", "Nothing yet")),
+]
+
+
+def test_what_is_written_is_read_again():
+    assert list(parsed(written("de", ENTRIES))) == ENTRIES
+
+
+def test_gettext_reads_what_is_compiled_and_what_is_unsure_is_left_out():
+    said = gettext.GNUTranslations(io.BytesIO(compiled("de", ENTRIES)))
+    assert said.gettext('Say "no"\nor\\yes') == "Sag „nein“\noder\\ja"
+    assert said.pgettext("of a thread", "Open") == "Öffnen"
+    assert said.ngettext("%(n)s file", "%(n)s files", 1) == "%(n)s Datei"
+    assert said.ngettext("%(n)s file", "%(n)s files", 0) == "%(n)s Dateien"
+    assert said.gettext("New") == "New"
+    assert said.gettext("Nothing yet") == "Nothing yet"
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (Entry(Key("", "Open")), "not translated"),
+        (Entry(Key("", "Open"), forms=("Öffnen",), fuzzy=True), "unsure"),
+        (Entry(Key("", "%(n)s of {all}"), forms=("%(n)s von {alle}",)), "placeholders differ"),
+        (Entry(Key("", "%(n)s file"), "%(n)s files", ("%(n)s Datei", "Dateien")), "placeholders differ"),
+        (Entry(Key("", "%(n)s file"), "%(n)s files", ("%(n)s Datei",)), "not translated"),
+        (Entry(Key("", "%(n)s file"), "%(n)s files", ("eine Datei", "%(n)s Dateien")), None),
+        (Entry(Key("", "50 %% of {all}"), forms=("50 %% von {all}",)), None),
+    ],
+)
+def test_what_a_reader_would_miss_is_said(entry, fault):
+    said = list(catalogs.faults([entry]))
+    assert (not said) if fault is None else (len(said) == 1 and said[0].startswith(fault))
+
+
+def test_a_sentence_that_was_added_makes_the_check_fail_until_it_is_translated(tmp_path, capsys):
+    shutil.copytree(catalogs.ROOT / "locale", tmp_path / "locale")
+    (tmp_path / "chatsite").mkdir()
+    (tmp_path / "templates").mkdir()
+    page = tmp_path / "templates" / "page.html"
+    page.write_text('{% load i18n %}{% translate "Quite new" %}')
+    assert any("not translated: 'Quite new'" in line for line in catalogs.problems(tmp_path))
+    catalogs.bring_up(tmp_path)
+    po = tmp_path / "locale/de/LC_MESSAGES/django.po"
+    po.write_text(
+        po.read_text().replace('msgid "Quite new"\nmsgstr ""', 'msgid "Quite new"\nmsgstr "Ganz neu"')
+    )
+    assert [line for line in catalogs.problems(tmp_path) if "django.mo" in line]
+    catalogs.bring_up(tmp_path)
+    assert catalogs.problems(tmp_path) == []
