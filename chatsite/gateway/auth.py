@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from django.db import DatabaseError, close_old_connections, connection
 from django.utils import timezone
@@ -30,6 +31,9 @@ from chatsite.gateway.caller import Caller
 from chatsite.gateway.errors import Refused
 
 log = logging.getLogger(__name__)
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 FRESH = 2.0
 STALE = 4.0
@@ -154,9 +158,14 @@ def wrong_key() -> Refused:
     return Refused(401, "invalid_api_key", message, headers={"www-authenticate": "Bearer"})
 
 
-def _in_thread(look_up: Callable[[str], KeyView | None], key: str) -> KeyView | None:
+async def in_thread(look_up: Callable[[Asked], Found], asked: Asked) -> Found:
+    """`look_up(asked)` off the loop, over the connection that the look-ups of keys have."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(_in_thread, look_up, asked))
+
+
+def _in_thread(look_up: Callable[[Asked], Found], asked: Asked) -> Found:
     close_old_connections()
-    return look_up(key)
+    return look_up(asked)
 
 
 def _heard(asking: asyncio.Future[_Known]) -> None:

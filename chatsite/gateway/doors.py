@@ -7,14 +7,14 @@ from urllib.parse import parse_qs
 
 from agent.wire.jsontext import dump
 from chatsite.accounts.keys import KeyView
-from chatsite.gateway import counting
+from chatsite.gateway import allowance, counting
 from chatsite.gateway.auth import Keys, wrong_key
 from chatsite.gateway.bodies import Body, read_soon
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.relaying import relay
-from chatsite.gateway.routes import PublicModel, routes
+from chatsite.gateway.routes import PublicModel, routes, unknown_model
 
 MOST_LISTED = 1000
 NO_DATE = "1970-01-01T00:00:00Z"
@@ -65,15 +65,15 @@ class Doors:
 
     async def _models(self, caller: Caller) -> list[PublicModel]:
         key = await self._keys.of(caller)
-        return [model for model in await routes().models() if key.may_use(model.name)]
+        policy = await allowance.policy_of(key.user_id)
+        return [model for model in await routes().models() if allowance.opens(key, policy, model.name)]
 
     async def _asked(self, caller: Caller) -> tuple[KeyView, Body]:
         # Nobody's body is not read: tens of megabytes would be held for each key that somebody made up.
         key = await self._keys.of(caller)
         body = await read_soon(await caller.body(setting("GATEWAY_MAX_BODY")))
-        if not key.may_use(body.model):
-            message = f"This API key may not use the model {body.model[:100]!r}."
-            raise Refused(403, "model_not_found", message, param="model")
+        if not allowance.opens(key, await allowance.policy_of(key.user_id), body.model):
+            raise unknown_model(body.model)  # it is not theirs, so it is not there
         return key, body
 
 

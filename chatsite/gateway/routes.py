@@ -79,9 +79,12 @@ class Routes:
 
     def _unknown(self, model: str) -> Refused:
         problems = [models.problem for models in self._lists.values() if models.problem]
-        why = f" ({' '.join(problems)})" if problems else ""
-        message = f"The model {model[:100]!r} does not exist, or you have no access to it.{why}"
-        return Refused(404, "model_not_found", message, param="model")
+        return unknown_model(model, f" ({' '.join(problems)})" if problems else "")
+
+
+def unknown_model(model: str, why: str = "") -> Refused:
+    message = f"The model {model[:100]!r} does not exist, or you have no access to it.{why}"
+    return Refused(404, "model_not_found", message, param="model")
 
 
 _routes: Routes | None = None

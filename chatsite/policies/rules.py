@@ -74,13 +74,13 @@ def policy_of(user: Any) -> Policy:
     return policy_of_pk(getattr(user, "pk", None))
 
 
-def known(pk: Any) -> Policy | None:
+def known(pk: Any, within: float = FRESH) -> Policy | None:
     """What is known without asking the database: for who may not wait. None: ask `policy_of_pk` in a thread."""
     now, found = time.monotonic(), _memory.people.get(pk)
-    if found is not None and now - found.at < FRESH:
+    if found is not None and now - found.at < within:
         return found.policy
     book = _memory.book
-    return NO_POLICY if book is not None and now - book.at < FRESH and book.is_empty else None
+    return NO_POLICY if book is not None and now - book.at < within and book.is_empty else None
 
 
 def policy_of_pk(pk: Any) -> Policy:

@@ -46,8 +46,10 @@ def _nothing_is_left_to_write() -> Iterator[None]:
 
 
 @pytest.fixture
-def rows(transactional_db: None) -> None:
-    """A database that the recorder's thread can see."""
+def rows(transactional_db: None) -> Iterator[None]:
+    """A database that the gateway's threads can see."""
+    yield
+    auth.close_connections()
 
 
 @pytest.fixture

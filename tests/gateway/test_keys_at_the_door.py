@@ -101,7 +101,7 @@ async def test_a_key_sees_and_uses_its_models_alone(anybody, person, key, standi
     assert (await call(anybody, "POST", CHAT, headers, model="b")).status_code == 200
     for path in (CHAT, MESSAGES, f"{MESSAGES}/count_tokens"):
         refused = await call(anybody, "POST", path, headers, model="a")
-        assert refused.status_code == 403
+        assert refused.status_code == 404
         assert "'a'" in refused.json()["error"]["message"]
     assert (await anybody.get("/v1/models/a", headers=headers)).status_code == 404
 

@@ -10,7 +10,8 @@ tool starts, and so is what became of it.
 | a tool that always needs a person's yes | 403: nobody can be asked here |
 | a tool that needs it for some arguments | it may be asked for; such a call gets an error result |
 
-`GATEWAY_APPROVED_TOOLS` lists tools that need nobody's yes here.
+`GATEWAY_APPROVED_TOOLS` lists tools that need nobody's yes here. What the groups of the key's user say of a tool stands
+before that: deny is as not there, ask as one that always needs a yes, allow (by its name) as one that never does.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from agent.tool_calls import run_calls
 from agent.tool_slots import ABORTED_WITHIN, result_event
 from agent.verdicts import Judge
 from agent.wire.anthropic.encode import encode_blocks
-from chatsite.gateway import ledger
+from chatsite.gateway import allowance, ledger
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.asked_tools import asked_in, asks, with_tools
+from chatsite.policies.values import ALLOW, ASK, DENY, NO_POLICY, Policy, Rule
 
 log = logging.getLogger(__name__)
 
@@ -90,23 +92,26 @@ class ServerTools(BaseHook):
             asked = asked_in(body, call.asked_tools)
         except InvalidRequest as error:
             return Refusal(str(error), code=error.code)
-        usable = await self._usable(call.user_id)
+        policy = await _policy_of(call)
+        usable = await self._usable(call.user_id, policy)
         for name, where in asked.items():
             if name not in usable:
-                known = [each for each, tool in usable.items() if not self._asks_always(tool)]
+                known = [each for each, tool in usable.items() if not self._asks_always(tool, policy)]
                 return Refusal(f"{where}: {_unknown(name, known)}", code="unknown_tool")
-            if self._asks_always(usable[name]):
+            if self._asks_always(usable[name], policy):
                 return Refusal(f"{where}: {name} {NOBODY}.", 403, "approval_required")
         call.notes["asked"] = frozenset(asked)
         return with_tools(body, call.dialect, {name: usable[name] for name in asked})
 
-    async def _usable(self, user_pk: int | None) -> dict[str, Tool]:
-        wanted = {tool.permission for tool in self._tools if tool.permission}
+    async def _usable(self, user_pk: int | None, policy: Policy) -> dict[str, Tool]:
+        tools = [tool for tool in self._tools if policy.rule_of(tool.name) != DENY]
+        wanted = {tool.permission for tool in tools if tool.permission}
         granted = await _in_thread(_permissions, user_pk, wanted) if wanted else frozenset()
-        return {tool.name: tool for tool in self._tools if not tool.permission or tool.permission in granted}
+        return {tool.name: tool for tool in tools if not tool.permission or tool.permission in granted}
 
-    def _asks_always(self, tool: Tool) -> bool:
-        return tool.needs_approval is True and tool.name not in self._approved
+    def _asks_always(self, tool: Tool, policy: Policy) -> bool:
+        said = _said_of(tool, policy, self._approved)
+        return said == ASK or (tool.needs_approval is True and said != ALLOW)
 
     async def claims(self, turn: Turn, call: RelayContext) -> Sequence[Call] | None:
         asked = call.notes.get("asked", frozenset())
@@ -173,14 +178,14 @@ class _Work:
             limit.cancel()
 
     async def _context(self, approved: frozenset[str]) -> RunContext:
-        call = self.call
+        call, policy = self.call, await _policy_of(self.call)
         id = call.exchange_id or call.request_id
         return RunContext(
             thread_id=f"gateway-{id}",
             run_id=id,
             user=await _in_thread(_user, call.user_id) if call.user_id is not None else None,
             on_claim=self._claim,
-            policy=lambda part, arguments, tool: "allow" if tool.name in approved else None,
+            policy=lambda part, arguments, tool: _said_of(tool, policy, approved),
         )
 
     async def _claim(self, part: ToolCallPart, arguments: Mapping[str, Any]) -> None:
@@ -195,6 +200,18 @@ class _Work:
             log.exception(
                 "The result of call %s could not be kept. [%s]", result.tool_call_id, self.call.request_id
             )
+
+
+async def _policy_of(call: RelayContext) -> Policy:
+    """As it is now: a rerun may come minutes after the request."""
+    return NO_POLICY if call.user_id is None else await allowance.policy_of(call.user_id)
+
+
+def _said_of(tool: Tool, policy: Policy, approved: frozenset[str]) -> Rule | None:
+    rule = policy.rule_of(tool.name)
+    if rule in (DENY, ASK) or policy.is_allowed_by_name(tool.name):
+        return rule
+    return ALLOW if tool.name in approved else None
 
 
 def _part(call: Call, ids: CallIds) -> ToolCallPart:
