@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from chatsite import env
+from chatsite.settings_accounts import *  # noqa: F403 - who may come in, and how
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -130,6 +131,10 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "chatsite.audit.apps.AuditConfig",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
     "chatsite.accounts.apps.AccountsConfig",
     "chatsite.policies.apps.PoliciesConfig",
     "chatsite.chat.apps.ChatConfig",
@@ -147,6 +152,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -219,21 +225,6 @@ STORAGES = {
         )
     },
 }
-
-# Accounts
-
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "login"
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
-]
 
 # Language and time
 

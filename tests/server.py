@@ -28,6 +28,7 @@ SESSION_COOKIE = "threadloom_session"
 # One hash for all: what it costs to make one is the point of it, and not of these tests.
 _MAKE_PEOPLE = """
 import json, secrets
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
@@ -40,7 +41,7 @@ for _ in range({count}):
     )
     session = SessionStore()
     session["_auth_user_id"] = str(user.pk)
-    session["_auth_user_backend"] = "django.contrib.auth.backends.ModelBackend"
+    session["_auth_user_backend"] = settings.AUTHENTICATION_BACKENDS[0]
     session["_auth_user_hash"] = user.get_session_auth_hash()
     session.save()
     print(json.dumps([user.username, session.session_key, new_api_key(user, label="tests")]))

@@ -1,0 +1,47 @@
+"""Where django-allauth asks us about local accounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_lazy as _
+
+WRONG = _("The name or the password is not right. Both mind capitals.")
+
+SEEN_ANYWAY = ("account/messages/logged_in.txt", "account/messages/logged_out.txt")
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        # One sentence for all of them: whether there is such an account is nobody's business.
+        "username_password_mismatch": WRONG,
+        "email_password_mismatch": WRONG,
+        "invalid_login": WRONG,
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return bool(settings.SIGNUP)
+
+    def is_safe_url(self, url: str) -> bool:
+        """Only this very host: another name of ALLOWED_HOSTS may be another site."""
+        return url_has_allowed_host_and_scheme(
+            url, {self.request.get_host()}, require_https=self.request.is_secure()
+        )
+
+    def clean_username(self, username: str, shallow: bool = False) -> str:
+        if "@" in username:
+            # It could be somebody else's address, who could then not sign in with it any more.
+            raise ValidationError(_("A user name holds no @."))
+        return str(super().clean_username(username, shallow))
+
+    def add_message(
+        self, request: HttpRequest, level: int, template: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        """Who came in or left sees it; it would be told on whatever page shows messages next."""
+        if template not in SEEN_ANYWAY:
+            super().add_message(request, level, template, *args, **kwargs)

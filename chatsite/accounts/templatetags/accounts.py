@@ -1,0 +1,19 @@
+"""`{% setting "SIGNUP" as signup %}`: what a page of accounts has to know of how the site is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.conf import settings
+
+register = template.Library()
+
+TOLD = frozenset({"HAS_MAIL", "SIGNUP"})
+
+
+@register.simple_tag
+def setting(name: str) -> Any:
+    if name not in TOLD:
+        raise template.TemplateSyntaxError(f"{name} is not for pages")
+    return getattr(settings, name)

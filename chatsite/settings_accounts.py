@@ -1,0 +1,52 @@
+"""The settings of accounts: who may come in, and how. Read by django-allauth and by chatsite.accounts."""
+
+from chatsite import env
+from chatsite.mail import mail_settings
+
+# Doors
+
+SIGNUP = env.boolean("SIGNUP", False)
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTHENTICATION_BACKENDS = ["chatsite.accounts.backends.NameOrEmail"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+# Mail
+
+_MAIL = mail_settings(env.text("EMAIL_URL"))
+HAS_MAIL = bool(_MAIL)
+EMAIL_BACKEND = _MAIL.get("EMAIL_BACKEND", "django.core.mail.backends.dummy.EmailBackend")
+EMAIL_HOST = _MAIL.get("EMAIL_HOST", "localhost")
+EMAIL_PORT = _MAIL.get("EMAIL_PORT", 25)
+EMAIL_HOST_USER = _MAIL.get("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = _MAIL.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_SSL = _MAIL.get("EMAIL_USE_SSL", False)
+EMAIL_USE_TLS = _MAIL.get("EMAIL_USE_TLS", False)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text("EMAIL_FROM", "threadloom@localhost")
+
+# django-allauth: local accounts
+
+ACCOUNT_ADAPTER = "chatsite.accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email*" if HAS_MAIL else "email", "password1*", "password2*"]
+# Without a mail server nobody could prove an address; with one, an account that signed itself up has to.
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if HAS_MAIL and SIGNUP else "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = HAS_MAIL
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = True
