@@ -102,3 +102,104 @@ class Decides(CustomLogger):
 
     async def async_agentic_loop_cleanup_hook(self, plan, kwargs):
         self.seen.append("cleaned up")
+
+
+class Everything(Documented):
+    """Each method that is called, with all its arguments noted. It fulfils its tool, by the patch that it is given."""
+
+    server_fulfilled_tool_names = frozenset({TOOL})
+
+    def __init__(self, **patch):
+        super().__init__()
+        self.patch = patch
+        self.given = []
+
+    def note(self, method, given):
+        self.given.append((method, {name: value for name, value in given.items() if name != "self"}))
+
+    async def async_should_run_agentic_loop(
+        self, response, model, messages, tools, stream, custom_llm_provider, kwargs
+    ):
+        self.note("async_should_run_agentic_loop", locals())
+        uses = [each for each in response["content"] if each["type"] == "tool_use"]
+        return bool(uses), {"tool_calls": uses}
+
+    async def async_should_run_chat_completion_agentic_loop(
+        self, response, model, messages, tools, stream, custom_llm_provider, kwargs
+    ):
+        self.note("async_should_run_chat_completion_agentic_loop", locals())
+        calls = response["choices"][0]["message"].tool_calls or []
+        return bool(calls), {"tool_calls": calls}
+
+    async def async_build_agentic_loop_plan(
+        self,
+        tools,
+        model,
+        messages,
+        response,
+        anthropic_messages_provider_config,
+        anthropic_messages_optional_request_params,
+        logging_obj,
+        stream,
+        kwargs,
+    ):
+        self.note("async_build_agentic_loop_plan", locals())
+        [use] = tools["tool_calls"]
+        told = {"type": "tool_result", "tool_use_id": use["id"], "content": "found"}
+        return self.plan(
+            [*messages, {"role": "assistant", "content": [use]}, {"role": "user", "content": [told]}]
+        )
+
+    async def async_build_chat_completion_agentic_loop_plan(
+        self, tools, model, messages, response, optional_params, logging_obj, stream, kwargs
+    ):
+        self.note("async_build_chat_completion_agentic_loop_plan", locals())
+        [call] = tools["tool_calls"]
+        told = {"role": "tool", "tool_call_id": call.id, "content": "found"}
+        return self.plan([*messages, response.choices[0].message.model_dump(), told])
+
+    def plan(self, messages):
+        patch = AgenticLoopRequestPatch(messages=messages, **self.patch)
+        return AgenticLoopPlan(run_agentic_loop=True, request_patch=patch, metadata={"mine": 1})
+
+    async def async_post_agentic_loop_response_hook(self, response, plan, kwargs):
+        self.note("async_post_agentic_loop_response_hook", locals())
+        return response
+
+    async def async_agentic_loop_cleanup_hook(self, plan, kwargs):
+        self.note("async_agentic_loop_cleanup_hook", locals())
+
+
+class Older(CustomLogger):
+    """The older form, on both protocols: what it returns is the answer."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+        self.given = []
+
+    async def async_should_run_agentic_loop(
+        self, response, model, messages, tools, stream, custom_llm_provider, kwargs
+    ):
+        return True, {"tool_calls": [block for block in response.content if block.type == "tool_use"]}
+
+    async def async_run_agentic_loop(
+        self,
+        tools,
+        model,
+        messages,
+        response,
+        anthropic_messages_provider_config,
+        anthropic_messages_optional_request_params,
+        logging_obj,
+        stream,
+        kwargs,
+    ):
+        self.given.append("async_run_agentic_loop")
+        return self.answer
+
+    async def async_run_chat_completion_agentic_loop(
+        self, tools, model, messages, response, optional_params, logging_obj, stream, kwargs
+    ):
+        self.given.append("async_run_chat_completion_agentic_loop")
+        return self.answer

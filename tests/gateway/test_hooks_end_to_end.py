@@ -17,7 +17,7 @@ from chatsite.gateway.hooks.loading import as_hook, loaded_hooks
 from chatsite.gateway.models import Exchange
 from chatsite.gateway.recorder import recorder
 from tests.gateway.conftest import off_loop
-from tests.gateway.litellm_hooks import TOOL, Decides, Declared, Documented, InChat
+from tests.gateway.litellm_hooks import TOOL, Decides, Declared, Documented, Everything, InChat, Older
 from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
 from tests.gateway.test_pass_on import FULL, recorded
 from tests.standin import Broken, Raw, Say
@@ -320,6 +320,80 @@ async def test_model_and_limit_of_a_patch_reach_the_endpoint(http, standin, load
     assert (second["model"], second["max_tokens"], second["temperature"]) == ("stand-in-big", 50, 0)
     assert got.text.endswith("Tea is green.")
     assert b"stand-in-big" not in got.raw
+
+
+METHODS = {
+    "anthropic": ("async_should_run_agentic_loop", "async_build_agentic_loop_plan"),
+    "openai": (
+        "async_should_run_chat_completion_agentic_loop",
+        "async_build_chat_completion_agentic_loop_plan",
+    ),
+}
+
+
+@each_dialect
+@streamed_or_not
+async def test_litellms_methods_are_called_in_their_order_with_their_arguments(
+    http, standin, load, dialect, stream
+):
+    hook = Everything(
+        model="bigger", max_tokens=50, optional_params={"temperature": 0}, kwargs={"mine": 2}, tools=[]
+    )
+    load(hook)
+    endpoint = ENDPOINTS[dialect](standin)
+    serve(endpoint, named={"bigger": [(endpoint, "stand-in-big")]})
+    standin.play(CALLS, ANSWER)
+    got = await answer(http, dialect, stream=stream)
+    assert (got.calls, got.reason, got.text.endswith("Tea is green.")) == ([], "stop", True)
+
+    gate, plan = METHODS[dialect]
+    post, cleanup = "async_post_agentic_loop_response_hook", "async_agentic_loop_cleanup_hook"
+    assert [method for method, _ in hook.given] == [gate, plan, gate, post, cleanup]
+    asked, planned, again, shaped, cleaned = (given for _, given in hook.given)
+    for given in (asked, planned):
+        assert (given["model"], given["stream"]) == (MODEL, stream)
+        assert given["messages"] == [{"role": "user", "content": "tea?"}]
+    assert (asked["tools"], asked["custom_llm_provider"]) == ([tool(dialect)], dialect)
+    rest = planned.get("optional_params") or planned["anthropic_messages_optional_request_params"]
+    assert (rest["max_tokens"], rest["temperature"], rest["tools"]) == (100, 0.5, [tool(dialect)])
+    assert planned["tools"]["tool_calls"][0]["id"] == "call_1"
+    assert planned["logging_obj"].litellm_call_id == planned["kwargs"]["litellm_call_id"]
+    assert [given["kwargs"]["_agentic_loop_depth"] for given in (asked, again, shaped, cleaned)] == [
+        0,
+        1,
+        1,
+        1,
+    ]
+    assert (again["model"], again["kwargs"]["mine"]) == ("bigger", 2)
+    assert "green" in json.dumps(shaped["response"])
+    assert shaped["plan"].metadata == cleaned["plan"].metadata == {"mine": 1}
+
+    second = standin.exchanges[-1].json
+    assert (second["model"], second["max_tokens"], second["temperature"]) == ("stand-in-big", 50, 0)
+    assert "tools" not in second
+    assert "found" in json.dumps(second["messages"])
+    assert b"stand-in-big" not in got.raw
+
+
+@each_dialect
+@streamed_or_not
+async def test_what_litellms_older_form_returns_is_the_answer_and_none_keeps_the_one_there_is(
+    http, standin, load, dialect, stream
+):
+    serve(ENDPOINTS[dialect](standin))
+    single = {"x-agentic-stream": "single"}
+    hook = Older(OVERRIDES[dialect])
+    load(hook)
+    standin.play(CALLS)
+    got = await answer(http, dialect, stream=stream, headers=single)
+    assert (got.text, got.calls) == ("Let me look.Mine." if stream else "Mine.", [])
+    kind = "_chat_completion" if dialect == "openai" else ""
+    assert hook.given == [f"async_run{kind}_agentic_loop"]
+    load(Older(None))
+    standin.play(CALLS)
+    kept = await answer(http, dialect, stream=stream, headers=single)
+    assert (kept.text, kept.calls) == ("Let me look.", [TOOL])
+    assert len(standin.exchanges) == 2
 
 
 @each_dialect

@@ -12,7 +12,7 @@ from agent.rerun import Refusal, RelayContext, turn_of
 from agent.wire import anthropic, openai_chat
 from chatsite.gateway.hooks import AgenticLoopPlan, AgenticLoopRequestPatch, CustomLogger
 from chatsite.gateway.hooks.litellm_form import LiteLLMHook
-from tests.gateway.litellm_hooks import TOOL, Decides, Declared, Documented, InChat
+from tests.gateway.litellm_hooks import TOOL, Decides, Declared, Documented, InChat, Older
 
 CODECS = {"anthropic": anthropic, "openai": openai_chat}
 TOOLS = {
@@ -166,29 +166,6 @@ async def test_what_a_gate_leaves_in_kwargs_is_there_for_the_plan(dialect):
 
 
 # -- the older form, and mixed classes -----------------------------------------------------------------------
-
-
-class Older(CustomLogger):
-    def __init__(self, answer):
-        super().__init__()
-        self.answer = answer
-
-    async def async_should_run_agentic_loop(self, **rest):
-        return True, {}
-
-    async def async_run_agentic_loop(
-        self,
-        tools,
-        model,
-        messages,
-        response,
-        anthropic_messages_provider_config,
-        anthropic_messages_optional_request_params,
-        logging_obj,
-        stream,
-        kwargs,
-    ):
-        return self.answer
 
 
 class OlderInChat(CustomLogger):
