@@ -32,7 +32,7 @@ from agent.folding import TurnFold
 from agent.messages import Usage
 from agent.providers.http import new_call_id
 from agent.rerun import Dialect, RelayContext, Turn, turn_of
-from agent.rerun_body import without_calls
+from agent.rerun_body import with_words, without_calls
 from agent.wire import anthropic, openai_chat
 from agent.wire.anthropic import joining as anthropic_joining
 from agent.wire.anthropic.answer import encode_usage as anthropic_usage
@@ -76,6 +76,11 @@ class Way(Protocol):
 
     async def begin(self) -> None: ...
     async def send(self, data: bytes) -> None: ...
+
+    def last_words(self) -> bytes:
+        """What is told beside the answer, right before its end; nothing where there is nothing to tell."""
+        ...
+
     async def end(self) -> None: ...
 
 
@@ -116,7 +121,7 @@ async def _finish_whole(asking: Asking, decision: Decision, response: Json, raw:
     if decision.action == "answer":
         final = decision.response or {}
     elif decision.action == "strip":
-        final = _with_words(without_calls(response, decision.calls, dialect), decision.text, dialect)
+        final = with_words(without_calls(response, decision.calls, dialect), decision.text, dialect)
     if asking.guard.depth and decision.action != "answer":
         final = {**final, "usage": encode_usage(dialect, asking.guard.usage, response.get("usage"))}
     finished = await asking.finish(final)
@@ -134,24 +139,6 @@ def turn_in(call: RelayContext, response: Json) -> Turn:
     fold.feed(CODECS[call.dialect].decode_response(response, MESSAGE_ID, new_call_id))
     assert fold.end is not None
     return turn_of(fold.message, fold.end, call.model)
-
-
-def _with_words(response: Json, text: str, dialect: Dialect) -> Json:
-    """The answer, with these words in it when nothing else is."""
-    if not text:
-        return response
-    if dialect == "anthropic":
-        return (
-            response if response.get("content") else {**response, "content": [{"type": "text", "text": text}]}
-        )
-    choices = response.get("choices")
-    if not isinstance(choices, list) or not choices:
-        return response
-    first = choices[0] if isinstance(choices[0], dict) else {}
-    message = first.get("message") or {}
-    if message.get("content") or message.get("tool_calls"):
-        return response
-    return {**response, "choices": [{**first, "message": {**message, "content": text}}, *choices[1:]]}
 
 
 # -- streamed ------------------------------------------------------------------------------------------------
@@ -200,11 +187,13 @@ async def answer_stream(asking: Asking, rounds: Rounds, stream: Joining, way: Wa
             return
         watched.finish()
         decision = await mouth.meanwhile(_look(asking, round, watched))
-        await mouth.say(_told(decision, stream, watched, asking.guard.usage))
+        told = _told(decision, stream, watched, asking.guard.usage)
         if decision.action not in ("rerun", "last"):
+            await mouth.say(way.last_words() + told)
             await way.end()
             await asking.finish(decision.response or _response_of(asking, watched))
             return
+        await mouth.say(told)
         asked_by = decision.hook or decision.reason
 
 

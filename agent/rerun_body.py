@@ -217,6 +217,24 @@ def _choice_without(choice: Any, ids: Collection[str]) -> Any:
     return made
 
 
+def with_words(response: Json, text: str, dialect: Dialect) -> Json:
+    """The answer, with these words in it when nothing else is."""
+    if not text:
+        return response
+    if dialect == "anthropic":
+        return (
+            response if response.get("content") else {**response, "content": [{"type": "text", "text": text}]}
+        )
+    choices = response.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return response
+    first = choices[0] if isinstance(choices[0], dict) else {}
+    message = first.get("message") or {}
+    if message.get("content") or message.get("tool_calls"):
+        return response
+    return {**response, "choices": [{**first, "message": {**message, "content": text}}, *choices[1:]]}
+
+
 def without_orphans(messages: list[Json], ids: Collection[str]) -> list[Json]:
     """The messages without those of these calls that have no result in them: every server refuses such a request."""
     open_ids = frozenset(ids) - _answered_ids(messages)

@@ -19,6 +19,7 @@ from agent.messages import Usage
 from agent.relay import Joining, answer_stream, answer_whole, joining_for
 from agent.rerun import Refusal, RelayContext, tool_names
 from agent.rerun_guard import Guard, Limits
+from agent.wire.anthropic.joining import AppendedStream
 from agent.wire.jsontext import dump
 from chatsite.gateway import limits
 from chatsite.gateway.bodies import Body, read_body
@@ -35,6 +36,7 @@ from chatsite.gateway.routes import Routes
 
 FORM_HEADER = b"x-agentic-stream"
 TOOLS_HEADER = b"x-threadloom-tools"
+ROUNDS_HEADER = b"x-threadloom-rounds"
 FORMS = ("single", "append")
 
 
@@ -62,7 +64,8 @@ async def relay_hooked(
         if _asks_for_several(exchange):
             await pass_on(_unlooked(asking, exchange))
         elif exchange.body.stream:
-            await answer_stream(asking, rounds, _joining(asking, exchange, form), _Way(exchange, rounds))
+            stream = _joining(asking, exchange, form)
+            await answer_stream(asking, rounds, stream, _Way(exchange, rounds, asking.looks, stream))
         else:
             whole = await answer_whole(asking, rounds)
             exchange.sent(whole)
@@ -97,25 +100,25 @@ class _Rounds:
         self._asker = asker
         self._exchange = exchange
         self._open: list[tuple[Round, Body]] = []
-        self._asked = 0
+        self.asked = 0
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Of the last round; and how many there were."""
         last = self._open[-1][0].headers if self._open else ()
-        return [*last, (b"x-threadloom-rounds", str(self._asked).encode())]
+        return [*last, (ROUNDS_HEADER, str(self.asked).encode())]
 
     @property
     def first_headers(self) -> list[tuple[bytes, bytes]]:
         return list(self._open[-1][0].headers)
 
     async def ask(self, call: RelayContext, asked_by: str) -> Round:
-        if self._asked and (refused := await limits.check(self._exchange.key, rerun=True)):
+        if self.asked and (refused := await limits.check(self._exchange.key, rerun=True)):
             raise refused
         await self.close()
-        self._asked += 1
+        self.asked += 1
         body = _body_of(call, self._exchange.body)
-        round = await self._asker.ask(body, depth=self._asked - 1, asked_by=asked_by)
+        round = await self._asker.ask(body, depth=self.asked - 1, asked_by=asked_by)
         self._open.append((round, body))
         return round
 
@@ -133,16 +136,27 @@ class _Rounds:
 
 
 class _Way:
-    def __init__(self, exchange: Exchange, rounds: _Rounds) -> None:
+    """How many rounds there were is in its head where there can be no further one; else in a comment before its end,
+    when there were several. What no hook takes passes to the byte, and rounds that follow one another are counted by
+    whoever reads them."""
+
+    def __init__(self, exchange: Exchange, rounds: _Rounds, may_rerun: bool, stream: Joining) -> None:
         self._exchange = exchange
         self._rounds = rounds
+        self._may_rerun = may_rerun
+        self._joins = not isinstance(stream, AppendedStream)
 
     async def begin(self) -> None:
-        await self._exchange.caller.begin_stream(self._rounds.first_headers)
+        rounds = self._rounds
+        await self._exchange.caller.begin_stream(rounds.first_headers if self._may_rerun else rounds.headers)
 
     async def send(self, data: bytes) -> None:
         self._exchange.sent(data)
         await self._exchange.caller.write(data)
+
+    def last_words(self) -> bytes:
+        asked = self._rounds.asked
+        return b": %s %d\n\n" % (ROUNDS_HEADER, asked) if self._joins and asked > 1 else b""
 
     async def end(self) -> None:
         await self._exchange.caller.end()

@@ -387,7 +387,8 @@ async def test_a_rule_before_the_call_changes_or_refuses_it(http, standin, hooks
     hooks(Rule())
     serve(at(standin))
     for stream in (False, True):
-        assert (await http.post(path, json=asking(stream=stream))).status_code == 200
+        answer = await http.post(path, json=asking(stream=stream))
+        assert (answer.status_code, answer.headers["x-threadloom-rounds"]) == (200, "1")
         assert standin.exchanges[-1].json["max_tokens"] == 7
         assert standin.exchanges[-1].json.get("stream", False) is stream
     refused = await http.post(path, json=asking("a secret", stream=True))

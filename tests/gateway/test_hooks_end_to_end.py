@@ -167,7 +167,8 @@ async def test_the_caller_gets_one_answer_with_the_usage_of_all_rounds(
     assert got.text == ("Let me look.Tea is green." if stream else "Tea is green.")
     assert (got.calls, got.reason, got.usage) == ([], "stop", (30, 11))
     assert b"call_1" not in got.raw
-    assert stream or got.rounds == "2"
+    assert got.rounds == (None if stream else "2")
+    assert got.raw.count(b": x-threadloom-rounds 2\n\n") == stream
     if stream and dialect == "anthropic":
         kinds = [value["type"] for value in got.values]
         assert [kinds.count(kind) for kind in ("message_start", "message_delta", "message_stop")] == [1, 1, 1]
@@ -226,6 +227,7 @@ async def test_behind_a_hook_that_does_nothing_a_stream_passes_byte_for_byte(
     standin.play(Raw([whole[i : i + size] for i in range(0, len(whole), size)]))
     response = await post(http, dialect, "get_weather", stream=True)
     assert response.content == whole
+    assert "x-threadloom-rounds" not in response.headers
 
 
 @each_dialect

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 
 from agent.providers.http import Timeouts
+from chatsite.gateway import hooked
+from chatsite.gateway.hooks.loading import as_hook
+from tests.gateway.litellm_hooks import TOOL, Declared
 from tests.gateway.sdks import Async, Sync, anthropics, openais
-from tests.gateway.served import MODEL, anthropic_at, openai_at, serve
+from tests.gateway.served import CHAT, MODEL, anthropic_at, openai_at, serve
 from tests.standin import Broken, Raw, Say, broken
 
 each_endpoint = pytest.mark.parametrize("at", [openai_at, anthropic_at], ids=["openai", "anthropic"])
@@ -273,6 +277,28 @@ async def test_both_sdks_see_a_stream_that_breaks_off_as_an_error(
         await openai_sdk.read(**chat())
     with pytest.raises(anthropic_sdk.errors.APIError):
         await anthropic_sdk.stream(**message())
+
+
+@each_endpoint
+async def test_both_sdks_read_a_stream_that_was_rerun_and_ignore_the_comment_that_counts_its_rounds(
+    openai_sdk, anthropic_sdk, url, key, standin, at, monkeypatch
+):
+    hook = as_hook("tests.hook", Declared())
+    monkeypatch.setattr(hooked, "loaded_hooks", lambda: (hook,))
+    serve(at(standin))
+    asks = Say("Let me look.", [("call_1", TOOL, {"q": "tea"})])
+    openais_tool = {"type": "function", "function": {"name": TOOL, "parameters": WEATHER}}
+    standin.play(*[asks, Say("It is green.")] * 3)
+    _, answer = await openai_sdk.stream(**chat(tools=[openais_tool]))
+    assert answer.choices[0].message.content == "Let me look.It is green."
+    assert not answer.choices[0].message.tool_calls
+    _, answer = await anthropic_sdk.stream(**message(tools=[{"name": TOOL, "input_schema": WEATHER}]))
+    assert [block.text for block in answer.content] == ["Let me look.", "It is green."]
+    async with httpx.AsyncClient(timeout=30) as client:
+        body = chat(tools=[openais_tool], stream=True)
+        raw = await client.post(f"{url}{CHAT}", json=body, headers={"authorization": f"Bearer {key}"})
+    assert raw.text.count("\n\n: x-threadloom-rounds 2\n\n") == 1
+    assert raw.text.index("x-threadloom-rounds") < raw.text.index("[DONE]")
 
 
 @each_endpoint
