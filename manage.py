@@ -7,6 +7,8 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
+    # httpx loads its command line where it can (with rich 4 MiB); without it, as if that were not installed.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
     from django.conf import settings
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line

@@ -5,12 +5,14 @@ whose docstring has the table: httpx's own pool scans every connection for every
 
 Environment variables for proxies and .netrc are not read: where a key goes is decided by configuration alone.
 Who needs a proxy gives a client of their own. Redirects are not followed, for the same reason. Certificates
-are checked against the system's store and certifi's, so that a company's own authority works.
+are checked against the system's store, so that a company's own authority works; where there is none, certifi's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
@@ -126,7 +128,7 @@ async def close_shared_clients() -> None:
 
 def make_client() -> httpx.AsyncClient:
     return httpx.AsyncClient(
-        transport=AiohttpTransport(client=_make_session, trust_env=False),
+        transport=AiohttpTransport(client=_make_session, verify=_UNUSED, trust_env=False),
         follow_redirects=False,
         trust_env=False,
         timeout=httpx.Timeout(None, connect=10),
@@ -134,8 +136,24 @@ def make_client() -> httpx.AsyncClient:
     )
 
 
+_UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""What the transport would connect with, had it no session of ours; else it reads a store of certificates for it."""
+
+
 def _make_session() -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=0, ssl=checked_against(), keepalive_timeout=30)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+
+
+def checked_against() -> ssl.SSLContext | bool:
+    """True: the context that aiohttp makes with the system's store when it is loaded; another takes 1.5 MiB."""
+    if _has_store():
+        return True
     tls = httpx.create_ssl_context()
     tls.load_default_certs()
-    connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=30)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+    return tls
+
+
+def _has_store() -> bool:
+    store = ssl.get_default_verify_paths()
+    return bool(store.cafile or (store.capath and os.listdir(store.capath)))

@@ -24,16 +24,16 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from agent.errors import InvalidRequest
 from agent.messages import ContentPart, Message, TextPart, ToolResultPart
 from agent.providers.base import ToolSpec
 from agent.text import storable, whole
 from agent.wire.agui_messages import decode_content, decode_result_content
+from agent.wire.agui_shape import run_agent_input
 from agent.wire.parts import Json
 
 MAX_ID = 200
@@ -84,15 +84,7 @@ def decode_run_input(body: object, *, max_text: int = MAX_TEXT) -> RunInput:
     return run_input
 
 
-# -- the shape, checked by AG-UI's own types -----------------------------------------------------------------
-
-
-@cache
-def _run_agent_input() -> type[BaseModel]:
-    """AG-UI's own type, loaded with the first request: its models take 8 MiB, which a gateway alone can do without."""
-    from ag_ui.core import RunAgentInput
-
-    return RunAgentInput
+# -- the shape -----------------------------------------------------------------------------------------------
 
 
 def _checked(body: object) -> Json:
@@ -102,7 +94,7 @@ def _checked(body: object) -> Json:
     _limit(body.get("tools"), MAX_TOOLS, "tools")
     body = _with_tool_descriptions(body)
     try:
-        _run_agent_input().model_validate(body)
+        run_agent_input().validate_python(body)
     except ValidationError as exc:
         raise InvalidRequest(_first_error(exc, body)) from exc
     return body

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from copy import copy
 from datetime import date
 from typing import get_args
 
 import pytest
 from ag_ui.core import Message as WireMessage
+from ag_ui.core import RunAgentInput
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from agent import events
 from agent.errors import InvalidRequest
@@ -29,6 +31,7 @@ from agent.messages import (
     user_message,
 )
 from agent.wire import agui
+from agent.wire.agui_shape import run_agent_input
 from tests.agent import agui_values
 from tests.agent.agui_validation import assert_valid_event, assert_valid_run
 
@@ -809,6 +812,61 @@ def test_a_refusal_never_repeats_a_long_input():
     with pytest.raises(InvalidRequest) as refusal:
         agui.decode_run_input(body(messages=[wizard]))
     assert len(str(refusal.value)) < 400
+
+
+EVERY_KIND = body(
+    protocolVersion="1.0",
+    context=[{"description": "where", "value": "here"}],
+    messages=[
+        {"id": "m1", "role": "system", "content": "Be short.", "name": "boss", "subagentRunId": "s"},
+        {"id": "m2", "role": "developer", "content": "Be kind."},
+        {"id": "m3", "role": "activity", "activityType": "search", "content": {"step": 1}, "metadata": {}},
+        {
+            "id": "m4",
+            "role": "user",
+            "content": [
+                {"type": "text", "id": "p", "text": "Look:"},
+                {"type": "image", "source": {"type": "url", "value": "https://a/b", "mimeType": "image/png"}},
+                {"type": "audio", "source": {"type": "data", "value": "aGk=", "mimeType": "audio/wav"}},
+                {"type": "document", "source": {"type": "file", "value": "f", "provider": "p"}},
+            ],
+        },
+    ],
+)
+
+
+def changed_once(value):
+    """The value with one thing in it left out, or another in its place."""
+    if not isinstance(value, dict | list):
+        return
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        for other in (None, 5, "x", [], {}, ["x"], *changed_once(inner)):
+            changed = copy(value)
+            changed[key] = other
+            yield changed
+        if isinstance(value, dict):
+            yield {name: each for name, each in value.items() if name != key}
+
+
+def is_taken(validate, sent):
+    try:
+        validate(sent)
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("sent", [AG_UI_BODY, TANSTACK_BODY, EVERY_KIND], ids=["ag-ui", "tanstack", "kinds"])
+def test_a_body_has_the_shape_that_the_protocols_own_type_asks_for(sent):
+    ours, theirs = run_agent_input().validate_python, RunAgentInput.model_validate
+    assert is_taken(ours, EVERY_KIND)
+    for changed in changed_once(sent):
+        assert is_taken(ours, changed) is is_taken(theirs, changed), changed
+
+
+def test_a_name_that_only_python_gives_a_field_is_refused_and_no_fault():
+    with pytest.raises(InvalidRequest, match="threadId"):
+        agui.decode_run_input({"thread_id": "t"} | {key: AG_UI_BODY[key] for key in ("runId", "messages")})
 
 
 json_bodies = st.recursive(

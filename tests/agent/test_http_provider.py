@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -45,6 +47,7 @@ from agent.providers.http import (
     close_shared_clients,
     shared_client,
 )
+from agent.providers.transport import checked_against
 from agent.reducer import apply_all
 from agent.wire import anthropic, openai_chat
 from agent.wire.turn import merge_deltas
@@ -474,6 +477,22 @@ def test_each_event_loop_has_a_client_of_its_own():
         return turn_of(events)[0].text
 
     assert [asyncio.run(ask_once()) for _ in range(2)] == ["Hi", "Hi"]
+
+
+@pytest.mark.parametrize("store", ["the system's", "none"])
+async def test_certificates_are_checked_also_where_the_system_has_no_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
+):
+    if store == "none":
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    tls = checked_against()
+    if store == "none":
+        assert isinstance(tls, ssl.SSLContext)
+        assert tls.verify_mode == ssl.CERT_REQUIRED
+        assert tls.get_ca_certs()
+    else:
+        assert tls is True
 
 
 async def test_another_client_may_be_given():
