@@ -149,7 +149,7 @@ def checked_against() -> ssl.SSLContext | bool:
     """True: the context that aiohttp makes with the system's store when it is loaded; another takes 1.5 MiB."""
     if _has_store():
         return True
-    tls = httpx.create_ssl_context()
+    tls = httpx.create_ssl_context(trust_env=False)
     tls.load_default_certs()
     return tls
 
