@@ -37,6 +37,7 @@ MODEL_PRICES = env.prices("MODEL_PRICES")
 MODEL_PRICES_UNIT = env.text("MODEL_PRICES_UNIT", "$")
 MODEL_FACTS = env.facts("MODEL_FACTS")
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
+THREADS_KEEP_DAYS = env.amount("THREADS_KEEP_DAYS")
 
 # The gateway (read by chatsite.gateway)
 
@@ -135,6 +136,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.socialaccount",
+    "chatsite.care.apps.CareConfig",
     "chatsite.accounts.apps.AccountsConfig",
     "chatsite.policies.apps.PoliciesConfig",
     "chatsite.chat.apps.ChatConfig",

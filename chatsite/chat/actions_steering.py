@@ -15,6 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from agent.messages import Message, TextPart
+from chatsite.care import holds
 from chatsite.chat import actions, models, store, transfer, tree
 from chatsite.chat.actions import Begun, Start
 from chatsite.chat.models import Interrupt, Run, RunEvent, Thread, ToolCall
@@ -104,11 +105,8 @@ def fork(*, thread: Thread, message_id: str, owner: Any) -> Thread:
 
 def remove_deleted() -> bool:
     """Remove for good what was deleted with one message long ago, and what its runs told. False: nothing is due."""
-    row = (
-        models.Message.objects.filter(deleted_at__lt=timezone.now() - KEPT_DELETED)
-        .order_by("deleted_at")
-        .first()
-    )
+    due = models.Message.objects.filter(deleted_at__lt=timezone.now() - KEPT_DELETED)
+    row = holds.free(due, "thread__owner", "thread__public_id").order_by("deleted_at").first()
     if row is None:
         return False
     rows = models.Message.objects.filter(thread_id=row.thread_id, deleted_at=row.deleted_at)

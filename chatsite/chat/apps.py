@@ -9,6 +9,8 @@ class ChatConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from chatsite.care import housework
         from chatsite.chat import checks, search  # noqa: F401  (`checks` registers the system checks)
 
+        housework.register("threads", "chatsite.chat.upkeep.step")
         post_migrate.connect(search.prepare, sender=self)

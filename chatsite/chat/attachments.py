@@ -32,6 +32,7 @@ from django.db.models import Q, Sum
 from django.utils import timezone
 
 from agent.messages import FilePart, ImagePart, Message, Part, Transcript
+from chatsite.care import holds
 from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import AUDIO, IMAGES, TEXT, Untaken, safe_name, type_of
 from chatsite.chat.models import Attachment, Thread
@@ -298,7 +299,7 @@ REMOVED_AT_ONCE = 100
 def remove_unused() -> bool:
     """Remove files that no thread holds (any more). False when there are none. The caller holds the transaction."""
     unsent = Attachment.objects.filter(threads=None, created_at__lt=timezone.now() - KEPT_UNSENT)
-    rows = list(unsent.order_by("pk")[:REMOVED_AT_ONCE])
+    rows = list(holds.free(unsent, "owner").order_by("pk")[:REMOVED_AT_ONCE])
     if not rows:
         return False
     _hold_rows()

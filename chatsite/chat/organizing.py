@@ -14,12 +14,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agent.text import storable
+from chatsite.care import holds
 from chatsite.chat import store
 from chatsite.chat.actions import TITLE_LENGTH
-from chatsite.chat.models import Run, Share, Thread
+from chatsite.chat.models import Message, Run, RunEvent, Share, Thread, ToolCall
 from chatsite.chat.problems import Invalid, Missing
 
 KEPT_DELETED = timedelta(days=30)
+ROWS_A_STEP = 500
 LONGEST_SHARE = 3650
 """Days."""
 MOST_SHARES = 100
@@ -56,7 +58,9 @@ def organize(
 
 def restore(owner: Any, public_id: str) -> Thread:
     """Take a thread back that its owner threw away. Raises Missing when there is none such (any more)."""
-    thread = Thread.objects.filter(public_id=public_id, owner=owner, deleted_at__isnull=False).first()
+    # Behind that time it may be half removed already.
+    since = timezone.now() - KEPT_DELETED
+    thread = Thread.objects.filter(public_id=public_id, owner=owner, deleted_at__gt=since).first()
     if thread is None:
         raise Missing
     thread.deleted_at = None
@@ -77,12 +81,21 @@ def title_line(text: str) -> str:
 
 
 def remove_deleted() -> bool:
-    """Remove one thread that was thrown away long ago, with all that is in it. False when there is none."""
-    thread = (
-        Thread.objects.filter(deleted_at__lt=timezone.now() - KEPT_DELETED).order_by("deleted_at").first()
-    )
+    """Remove a piece of a thread that was thrown away long ago, at last itself. False when there is none."""
+    due = Thread.objects.filter(deleted_at__lt=timezone.now() - KEPT_DELETED)
+    thread = holds.free(due, "owner", "public_id").order_by("deleted_at").first()
     if thread is None:
         return False
+    for rows in (
+        RunEvent.objects.filter(run__thread=thread),
+        ToolCall.objects.filter(run__thread=thread),
+        # The newest first: what stands behind a message would have to be told that it is gone.
+        Message.objects.filter(thread=thread).order_by("-pk"),
+    ):
+        pks = list(rows.values_list("pk", flat=True)[:ROWS_A_STEP])
+        rows.model.objects.filter(pk__in=pks).delete()
+        if len(pks) == ROWS_A_STEP:
+            return True  # there may be more of them
     thread.delete()
     return True
 

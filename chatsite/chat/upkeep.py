@@ -27,7 +27,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agent.wire import jsontext
-from chatsite.chat import actions_steering, attachments, db, organizing, store
+from chatsite.care import holds
+from chatsite.chat import actions_steering, attachments, db, organizing, retention, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -46,6 +47,12 @@ LONGEST_KEEP = 36_500
 _shards = cycle(attachments.SHARDS)
 
 REPLACE = "UPDATE chat_runevent SET first = %s, data = %s WHERE id = %s"
+JOBS = (
+    organizing.remove_deleted,
+    actions_steering.remove_deleted,
+    attachments.remove_unused,
+    retention.throw_away_old,
+)
 DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}
 ENDS = {"RUN_FINISHED", "RUN_ERROR"}
 
@@ -71,7 +78,7 @@ async def _work_off() -> None:
 
 
 def step() -> bool:
-    """Fold a piece of one log, prune one, remove a deleted thread or message, or files that nobody holds any more.
+    """Fold a piece of one log, prune one, remove a piece of what was deleted, what nobody has, or what is too old.
 
     False when there is nothing to do.
     """
@@ -80,11 +87,12 @@ def step() -> bool:
         if run is not None:
             _fold(run)
             return True
-        run = _first_free(_ended().filter(log=Run.Log.FOLDED, finished_at__lt=_keep_since()))
+        due = _ended().filter(log=Run.Log.FOLDED, finished_at__lt=_keep_since())
+        run = _first_free(holds.free(due, "thread__owner", "thread__public_id"))
         if run is not None:
             _prune(run)
             return True
-        return organizing.remove_deleted() or actions_steering.remove_deleted() or attachments.remove_unused()
+        return any(job() for job in JOBS)
 
 
 def sweep_next() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -48,7 +49,7 @@ async def _archive(request: HttpRequest, notice: str = "", status: int = 200) ->
 def _put_away(user_pk: int) -> dict[str, Any]:
     threads = Thread.objects.filter(owner_id=user_pk)
     archived = threads.filter(archived_at__isnull=False, deleted_at=None).order_by("-archived_at")
-    deleted = threads.filter(deleted_at__isnull=False).order_by("-deleted_at")
+    deleted = threads.filter(deleted_at__gt=timezone.now() - organizing.KEPT_DELETED).order_by("-deleted_at")
     return {"archived": list(archived[:MOST_LISTED]), "deleted": list(deleted[:MOST_LISTED])}
 
 

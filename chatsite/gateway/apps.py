@@ -8,4 +8,7 @@ class GatewayConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from chatsite.care import housework
         from chatsite.gateway import checks  # noqa: F401  (registers the system checks)
+
+        housework.register("exchanges", "chatsite.gateway.retention.step")

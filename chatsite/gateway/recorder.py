@@ -167,6 +167,8 @@ def _look_after_rows(hurried: Callable[[], bool]) -> None:
         for _ in range(MOST_PRUNINGS):
             if retention.prune() < retention.AT_ONCE or hurried():
                 break
+        while not hurried() and retention.prune_by_policy():
+            pass
     except DatabaseError as error:
         log.warning("The gateway's older records could not be looked through: %s", error)
     finally:

@@ -62,7 +62,8 @@ def test_the_gateway_is_an_app_that_any_site_can_install():
 
 
 @pytest.mark.parametrize(
-    "folder", ["chatsite/accounts", "chatsite/adminkit", "chatsite/audit", "chatsite/policies"]
+    "folder",
+    ["chatsite/accounts", "chatsite/adminkit", "chatsite/audit", "chatsite/care", "chatsite/policies"],
 )
 def test_the_rooms_below_know_neither_what_they_open_nor_the_site(folder):
     assert modules(folder)
@@ -70,8 +71,9 @@ def test_the_rooms_below_know_neither_what_they_open_nor_the_site(folder):
         assert not imports(path) & {*SITE_ONLY, "chatsite.chat", "chatsite.gateway"}, path
 
 
-def test_the_audit_log_knows_nobody_of_whom_it_tells():
-    for path in modules("chatsite/audit"):
+@pytest.mark.parametrize("folder", ["chatsite/audit", "chatsite/care"])
+def test_the_audit_log_and_the_care_of_data_know_nobody_of_whom_they_tell(folder):
+    for path in modules(folder):
         assert not imports(path) & {"chatsite.accounts", "chatsite.policies"}, path
 
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Max
+from django.db.models import Count, Max, QuerySet
 from django.db.models.functions import Substr
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy
 
 from chatsite.adminkit.base import (
     NOTHING,
@@ -27,6 +28,7 @@ from chatsite.adminkit.base import (
     row_url,
 )
 from chatsite.adminkit.filters import DayFilter
+from chatsite.care import asking, holds
 from chatsite.chat import attachments, uploads
 from chatsite.chat.admin import eventlog, filters, transcript
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
@@ -54,6 +56,25 @@ class ThreadAdmin(ReadOnlyAdmin):
     )
     search_fields = ("title", "public_id", f"owner__{USERNAME}")
     search_help_text = "Title, thread id or the owner's user name."
+    actions = ("hold",)
+
+    def has_hold_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("care.add_hold"))
+
+    @admin.action(description=gettext_lazy("Hold selected threads…"), permissions=["hold"])
+    def hold(self, request: HttpRequest, queryset: QuerySet[Thread]) -> HttpResponse | None:
+        return asking.each_with_reason(
+            self,
+            request,
+            queryset.select_related("owner"),
+            action="hold",
+            title=gettext("Place a hold"),
+            explain=gettext("No rule of retention, no deletion and no erasure touches these threads then:"),
+            button=gettext("Place the hold"),
+            do=lambda thread, reason: holds.place(
+                user=thread.owner, thread=thread.public_id, reason=reason, actor=request.user, door="admin"
+            ),
+        )
 
     def complete(self, rows: list[Any]) -> None:
         pks = [row.pk for row in rows]

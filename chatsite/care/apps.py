@@ -1,0 +1,9 @@
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class CareConfig(AppConfig):
+    name = "chatsite.care"
+    label = "care"
+    verbose_name = _("Care of data")
+    default_auto_field = "django.db.models.BigAutoField"

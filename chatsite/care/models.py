@@ -1,0 +1,34 @@
+"""The rows. `holds` writes holds, `erasing` writes erasures.
+
+Hold       this person's data, or one thread of theirs, stays until somebody lifts it
+Erasure    a person who is being erased, or was: how far it is, and the proof
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class Hold(models.Model):
+    # Protected: who has a hold cannot be deleted past `erasing` either.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="holds", verbose_name=_("user")
+    )
+    thread = models.CharField(
+        _("thread"), max_length=200, blank=True, help_text=_("Its id. Empty: everything of this user.")
+    )
+    reason = models.CharField(_("reason"), max_length=2000)
+    placed_by = models.CharField(_("placed by"), max_length=200, blank=True)
+    placed_at = models.DateTimeField(_("placed at"), default=timezone.now)
+
+    class Meta:
+        default_permissions = ("add", "delete", "view")
+        verbose_name = _("hold")
+        verbose_name_plural = _("holds")
+        constraints = (models.UniqueConstraint(fields=["user", "thread"], name="care_one_hold_on_each"),)
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.thread or _('everything')}"
