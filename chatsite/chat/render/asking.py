@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
 from chatsite.chat.render import words
 from chatsite.chat.render.blocks import tidy
 from chatsite.chat.render.context import Question
@@ -49,14 +52,19 @@ def mark_of(question: Question) -> str:
 
 
 def _sentence(view: InterruptView) -> str:
-    return words.plain(view.message, 300) or f"The assistant wants to use {words.plain(view.tool_name)}."
+    """The tool's own words; what the loop says where it has none is English, and here in the reader's language."""
+    said, of_the_loop = words.plain(view.message, 300), f"The assistant wants to use {view.tool_name}."
+    if said and said != words.plain(of_the_loop, 300):
+        return said
+    return _("The assistant wants to use %(tool)s.") % {"tool": words.plain(view.tool_name)}
 
 
 def _until(question: Question) -> str:
     if question.over:
-        return "<p class=note>The time to answer is over. The question can only be cancelled now.</p>"
+        return f"<p class=note>{words.PROBLEM_WORDS['interrupt_expired']}</p>"
     at = question.view.expires_at
-    return f"<p class=note>You can answer until {moment_html(at)}.</p>" if words.moment(at or "") else ""
+    until = _("You can answer until %(moment)s.") % {"moment": moment_html(at)}
+    return f"<p class=note>{until}</p>" if words.moment(at or "") else ""
 
 
 def moment_html(iso: str | None) -> str:
@@ -70,7 +78,7 @@ def moment_html(iso: str | None) -> str:
 def _fields(id: str, question: Question) -> str:
     fields = fields_of(question.view)
     if not fields:
-        return "<p class=note>It takes no arguments.</p>"
+        return f"<p class=note>{_('It takes no arguments.')}</p>"
     shown = "".join(_field(f"{id}{place}", question, field) for place, field in enumerate(fields))
     return f"<div class=fields>{shown}</div>"
 
@@ -82,7 +90,7 @@ def _field(id: str, question: Question, field: Field) -> str:
         attributes += f" aria-describedby={id}h"
     text = _typed(question, name, field.shown)
     hint = f"<small id={id}h>{escape(field.hint)}</small>" if field.hint else ""
-    needed = " <small>required</small>" if field.required and field.name is not None else ""
+    needed = f" <small>{_('required')}</small>" if field.required and field.name is not None else ""
     label = f"<label for={id}>{escape(field.label)}{needed}</label>{hint}"
     match field.kind:
         case "flag":
@@ -94,9 +102,11 @@ def _field(id: str, question: Question, field: Field) -> str:
         case "choice":
             return f"<p>{label}<select {attributes}>{_options(field, text)}</select></p>"
         case "long":
+            size = {"characters": words.count(len(text), "character")}
+            long = _("Too long to be changed here: %(characters)s. It begins:") % size
             return (
-                f"<p><b>{escape(field.label)}</b>{hint}</p><p class=note>Too long to be changed here: "
-                f"{words.count(len(text), 'character')}. It begins:</p><pre tabindex=0>{escape(text[:2000])}</pre>"
+                f"<p><b>{escape(field.label)}</b>{hint}</p><p class=note>{long}</p>"
+                f"<pre tabindex=0>{escape(text[:2000])}</pre>"
             )
         case "integer" | "number" | "line" if "<" not in text:
             mode = {"integer": " inputmode=numeric", "number": " inputmode=decimal"}.get(field.kind, "")
@@ -113,7 +123,7 @@ def _options(field: Field, chosen: str) -> str:
         for place, choice in zip(places, field.choices, strict=True)
     ]
     if chosen not in places or field.nullable or not field.required:
-        shown.insert(0, ("", "not set"))
+        shown.insert(0, ("", _("not set")))
     return "".join(
         f'<option value="{place}"{" selected" if place == chosen else ""}>{escape(words.plain(text))}</option>'
         for place, text in shown
@@ -141,11 +151,11 @@ def _buttons(question: Question) -> str:
         return f'<button class={look} name="{name_of(question.view, "do")}" value={status} {FORM}>{word}</button>'
 
     if question.over:
-        return f"<div class=choose>{button('cancelled', 'Cancel', 'act')}</div>"
+        return f"<div class=choose>{button('cancelled', _('Cancel'), 'act')}</div>"
     return (
-        f"<div class=choose>{button('approved', 'Approve', 'yes')}{_always(question)}"
-        f"{button('denied', 'Deny', 'act')}{_reason(question)}"
-        f"{button('cancelled', 'Cancel', 'act')}<small>Set it aside: nothing runs.</small></div>"
+        f"<div class=choose>{button('approved', _('Approve'), 'yes')}{_always(question)}"
+        f"{button('denied', _('Deny'), 'act')}{_reason(question)}"
+        f"{button('cancelled', _('Cancel'), 'act')}<small>{_('Set it aside: nothing runs.')}</small></div>"
     )
 
 
@@ -160,29 +170,32 @@ def _radios(question: Question) -> str:
             f"{word}</label>"
         )
 
+    legend = f"<legend>{_('Your answer')}</legend>"
     if question.over:
-        return f"<fieldset class=pick><legend>Your answer</legend>{radio('cancelled', 'Cancel')}</fieldset>"
+        return f"<fieldset class=pick>{legend}{radio('cancelled', _('Cancel'))}</fieldset>"
     return (
-        f"<fieldset class=pick><legend>Your answer</legend>{radio('approved', 'Approve')}{radio('denied', 'Deny')}"
-        f"{radio('cancelled', 'Cancel')}{_always(question)}{_reason(question)}</fieldset>"
+        f"<fieldset class=pick>{legend}{radio('approved', _('Approve'))}{radio('denied', _('Deny'))}"
+        f"{radio('cancelled', _('Cancel'))}{_always(question)}{_reason(question)}</fieldset>"
     )
 
 
 def _always(question: Question) -> str:
     name = name_of(question.view, "always")
     tick = " checked" if _typed(question, name, "") else ""
-    tool = escape(words.plain(question.view.tool_name))
+    tool = f"<b>{escape(words.plain(question.view.tool_name))}</b>"
+    allow = _("Always allow %(tool)s in this thread") % {"tool": tool}
     return (
         f'<label class="check always"><input type=checkbox name="{name}" value=on {FORM}{tick}>'
-        f"<span>Always allow <b>{tool}</b> in this thread</span></label>"
+        f"<span>{allow}</span></label>"
     )
 
 
 def _reason(question: Question) -> str:
     name = name_of(question.view, "reason")
     return (
-        f'<label class=reason><span class=hide>Reason for denying</span><textarea name="{name}" rows=1 maxlength=2000 '
-        f'placeholder="Reason, if you like" {FORM}>\n{escape(_typed(question, name, ""))}</textarea></label>'
+        f"<label class=reason><span class=hide>{_('Reason for denying')}</span>"
+        f'<textarea name="{name}" rows=1 maxlength=2000 placeholder="{_("Reason, if you like")}" {FORM}>'
+        f"\n{escape(_typed(question, name, ''))}</textarea></label>"
     )
 
 
@@ -197,12 +210,14 @@ def receipt_html(view: InterruptView, about: str = "") -> str:
     if status == "cancelled" and not view.answered_by:
         status = "passed_over"
     said = words.ANSWER_WORDS.get(status, words.plain(status))
-    what = f" to <b>{escape(words.plain(', '.join(_changed_names(view))))}</b>" if status == "edited" else ""
-    who = f" by <b>{escape(words.plain(view.answered_by))}</b>" if view.answered_by else ""
+    names = f"<b>{escape(words.plain(', '.join(_changed_names(view))))}</b>"
+    what = _(" to %(arguments)s") % {"arguments": names} if status == "edited" else ""
+    person = f"<b>{escape(words.plain(view.answered_by))}</b>"
+    who = _(" by %(person)s") % {"person": person} if view.answered_by else ""
     when = f", {moment_html(view.answered_at)}" if words.moment(view.answered_at) else ""
     reason = f"<blockquote>{escape(view.reason)}</blockquote>" if view.reason else ""
     tool = f"<b>{escape(words.plain(about))}</b>: " if about else ""
-    return f"<div class=answered><p>{tool}{escape(said)}{what}{who}{when}</p>{reason}</div>"
+    return f"<div class=answered><p>{tool}{escape(str(said))}{what}{who}{when}</p>{reason}</div>"
 
 
 def changed(view: InterruptView) -> bool:
@@ -229,11 +244,16 @@ def standing_html(state: ThreadState) -> str:
     open_questions = [question for question in questions_told(state) if question.open]
     hint = ""
     if open_questions:
-        what = "the question" if len(open_questions) == 1 else "the questions"
-        hint = f"<p id=asking>Sending a message cancels {what} above.</p>"
+        cancels = ngettext(
+            "Sending a message cancels the question above.",
+            "Sending a message cancels the questions above.",
+            len(open_questions),
+        )
+        hint = f"<p id=asking>{cancels}</p>"
+    allowed, take_back = _("Always allowed here:"), _("Take back")
     rules = "".join(
-        f"<li><span>Always allowed here: <b>{escape(words.plain(tool))}</b></span> "
-        f'<button class=link name=tool value="{in_attribute(tool)}" form=forget-form>Take back</button></li>'
+        f"<li><span>{allowed} <b>{escape(words.plain(tool))}</b></span> "
+        f'<button class=link name=tool value="{in_attribute(tool)}" form=forget-form>{take_back}</button></li>'
         for tool in state.always_allowed
     )
     return f"<div id=standing class=standing hx-ignore>{hint}{f'<ul>{rules}</ul>' if rules else ''}</div>"

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as lazy
 
 from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from chatsite.chat.render import words
@@ -106,7 +107,7 @@ def _arguments(call: ToolCallPart, arguments: str, questions: Sequence[Question]
     if edited is not None:
         return _both(call.arguments, edited)
     shown = pretty(arguments)
-    return f"<p class=lab>Arguments</p>{_code(shown)}" if shown.strip() else ""
+    return f"<p class=lab>{_('Arguments')}</p>{_code(shown)}" if shown.strip() else ""
 
 
 def _versions_within(question: Question) -> str:
@@ -118,8 +119,8 @@ def _versions_within(question: Question) -> str:
 
 def _both(written: str, edited: str) -> str:
     return (
-        f"<div class=two><div><p class=lab>The assistant wrote</p>{_code(pretty(written))}</div>"
-        f"<div><p class=lab>Approved instead</p>{_code(pretty(edited))}</div></div>"
+        f"<div class=two><div><p class=lab>{_('The assistant wrote')}</p>{_code(pretty(written))}</div>"
+        f"<div><p class=lab>{_('Approved instead')}</p>{_code(pretty(edited))}</div></div>"
     )
 
 
@@ -135,11 +136,11 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
     """The whole result; what the model read of it is folded, where that is another text."""
     if result is None:
         return ""
-    full = beside.get("full")
+    label, full = f"<p class=lab>{_('Result')}</p>", beside.get("full")
     if isinstance(full, str) and result.error is None:
-        saw = _result(result, {}).removeprefix("<p class=lab>Result</p>")
+        saw = _result(result, {}).removeprefix(label)
         folded = f"<details class=fold><summary>{_('What the model saw')}</summary>{saw}</details>"
-        return f"<p class=lab>Result</p>{_code(pretty(full))}{folded}"
+        return f"{label}{_code(pretty(full))}{folded}"
     if isinstance(result.content, str):
         texts, others = [result.content], []
     else:
@@ -148,12 +149,10 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
     if result.error is not None:
         said, code = _error_message(texts[0] if texts else ""), words.plain(result.error)
         if words.call_state(result.error).look == "idle":  # nothing failed: it did not come to it
-            return f"<p class=lab>What the assistant was told</p><p class=raw>{escape(said)}</p>"
-        return f"<p class=lab>Error</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
+            return f"<p class=lab>{_('What the assistant was told')}</p><p class=raw>{escape(said)}</p>"
+        return f"<p class=lab>{_('Error')}</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
     shown = "".join(_code(pretty(text)) for text in texts)
-    return f"<p class=lab>Result</p>{shown}" + "".join(
-        f"<p class=note>{attachment(part)}</p>" for part in others
-    )
+    return f"{label}{shown}" + "".join(f"<p class=note>{attachment(part)}</p>" for part in others)
 
 
 def _error_message(content: str) -> str:
@@ -192,7 +191,8 @@ def _code(text: str) -> str:
     text = tidy(text)
     rest = len(text) - MAX_SHOWN
     looks_json = text[:1] in "{[" and len(text) < 4_000
-    more = f"<p class=note>and {words.count(rest, 'character')} more</p>" if rest > 0 else ""
+    behind = _("and %(characters)s more") % {"characters": words.count(rest, "character")}
+    more = f"<p class=note>{behind}</p>" if rest > 0 else ""
     return f"<pre{scrolls(text)}>{code_html(text[:MAX_SHOWN], 'json' if looks_json else '')}</pre>{more}"
 
 
@@ -206,7 +206,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 _REFERENCE = re.compile(r"attachment:([A-Za-z0-9_-]{1,64})")
-_KIND_WORDS = {"application/pdf": "PDF", "text/plain": "Text", "audio/wav": "WAV", "audio/mpeg": "MP3"}
+_KIND_WORDS = {"application/pdf": "PDF", "text/plain": lazy("Text"), "audio/wav": "WAV", "audio/mpeg": "MP3"}
 
 
 def kept_file(part: ImagePart | FilePart) -> str:
@@ -214,19 +214,19 @@ def kept_file(part: ImagePart | FilePart) -> str:
     match = _REFERENCE.fullmatch(part.url or "")
     if match is None:
         return ""
-    address, name = f"attachments/{match[1]}", escape(words.plain(part.name or "file"))
+    address, name = f"attachments/{match[1]}", escape(words.plain(part.name or _("file")))
     if isinstance(part, ImagePart):
         picture = f'<img src="{address}" alt="{name}" loading=lazy>'
         return f'<a class=thumb href="{address}" download title="{name}">{picture}</a>'
-    kind = escape(_KIND_WORDS.get(part.mime_type or "", "File"))
+    kind = escape(str(_KIND_WORDS.get(part.mime_type or "", _("File"))))
     return f'<a class=file href="{address}" download><b>{name}</b><small>{kind}</small></a>'
 
 
 def attachment(part: ImagePart | FilePart) -> str:
     if isinstance(part, ImagePart) and part.data and part.mime_type in _IMAGE_TYPES:
         if _BASE64.fullmatch(part.data):
-            return f'<img alt="attached image" src="data:{part.mime_type};base64,{part.data}">'
-        return "an image that cannot be read"
-    kind = "image" if isinstance(part, ImagePart) else part.kind
-    name = words.plain(getattr(part, "name", None) or "") or f"attached {kind}"
+            return f'<img alt="{_("attached image")}" src="data:{part.mime_type};base64,{part.data}">'
+        return _("an image that cannot be read")
+    what = _("attached image") if isinstance(part, ImagePart) else _("attached file")
+    name = words.plain(getattr(part, "name", None) or "") or what
     return clean(f'<a href="{escape(part.url)}">{escape(name)}</a>') if part.url else escape(name)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as lazy
 
 from chatsite.chat.render import steering, words
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.state import RunView, Segment, ThreadState
 
-_BUTTONS = {
-    "": "",
-    "retry": "<button class=act form=retry-form>Retry</button>",
-    "continue": "<button class=act form=continue-form>Continue</button>",
-    "resume": "<button class=act form=resume-form>Continue</button><button class=act form=retry-form>Retry</button>",
+_BUTTONS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "": (),
+    "retry": (("retry-form", lazy("Retry")),),
+    "continue": (("continue-form", lazy("Continue")),),
+    "resume": (("resume-form", lazy("Continue")), ("retry-form", lazy("Retry"))),
 }
+"""What to do next: the form of the page, and the word."""
 
 
 def end_html(id: str, segment: Segment, links: Links) -> str:
@@ -29,14 +34,20 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
         return f"<footer id={id}e class=end>{_several(links)}</footer>"
     said = f'<p class="said {end.tone}">{escape(end.text)}</p>' if end.text else ""
     copy = (
-        '<button type=button class="copy all">Copy</button>' if _has_answer(segment) and not went_on else ""
+        f'<button type=button class="copy all">{_("Copy")}</button>'
+        if _has_answer(segment) and not went_on
+        else ""
     )
     # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
     facts = "" if links.is_continued(run) else _facts(links.runs_of_answer(run))
     action = end.action or ("" if _is_answered(segment) else "retry")
     acts = "" if went_on else _acts(segment, links, again=action not in {"retry", "resume"})
     picks = _pickers(segment, links)
-    return f"<footer id={id}e class=end>{said}{_BUTTONS[action]}{picks}{copy}{acts}{facts}</footer>"
+    return f"<footer id={id}e class=end>{said}{_buttons(action)}{picks}{copy}{acts}{facts}</footer>"
+
+
+def _buttons(action: str) -> str:
+    return "".join(f"<button class=act form={form}>{word}</button>" for form, word in _BUTTONS[action])
 
 
 def _pickers(segment: Segment, links: Links) -> str:
@@ -58,10 +69,10 @@ def _is_answered(segment: Segment) -> bool:
 
 def _several(links: Links) -> str:
     """Several open questions are answered at once, so the button stands behind them all."""
-    return (
-        f"<p class=said>{words.count(len(links.open), 'question')} wait for you and are answered together.</p>"
-        "<button class=yes form=answer-form>Send answers</button>"
-    )
+    said = _("%(questions)s wait for you and are answered together.") % {
+        "questions": words.count(len(links.open), "question")
+    }
+    return f"<p class=said>{said}</p><button class=yes form=answer-form>{_('Send answers')}</button>"
 
 
 def _too_late(links: Links) -> bool:
@@ -95,11 +106,11 @@ def spoken(state: ThreadState) -> str:
     run = segment.run
     if run.active:
         calls = _open_call_names(segment)
-        return f"Running {', '.join(calls)}." if calls else "Answering."
+        return _("Running %(tools)s.") % {"tools": ", ".join(calls)} if calls else _("Answering.")
     if state.open_interrupts:
         tools = dict.fromkeys(words.plain(question.tool_name) for question in state.open_interrupts)
-        return f"Your approval is needed: {', '.join(tools)}."
-    return words.end_of(run, turns(segment)).text or "Answer finished."
+        return _("Your approval is needed: %(tools)s.") % {"tools": ", ".join(tools)}
+    return str(words.end_of(run, turns(segment)).text) or _("Answer finished.")
 
 
 def turns(segment: Segment) -> int:

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
+from django.utils.translation import gettext as _
+
 from agent.text import storable, whole
 from agent.wire.jsontext import plain as storable_json
 from chatsite.chat.render import words
@@ -95,23 +97,25 @@ class Field:
         if self.nullable:
             return None
         if self.required:
-            raise Unreadable(f"{self.label}: this is needed. Fill it in.")
+            raise Unreadable(_("{label}: this is needed. Fill it in.").format(label=self.label))
         return MISSING
 
     def _parsed(self, text: str) -> Any:
         match self.kind:
             case "integer":
                 if not _INTEGER.fullmatch(text):
-                    raise Unreadable(f"{self.label}: “{words.plain(text)}” is not a whole number.")
+                    said = _("{label}: “{text}” is not a whole number.")
+                    raise Unreadable(said.format(label=self.label, text=words.plain(text)))
                 return int(text)
             case "number":
                 value = float(text) if _NUMBER.fullmatch(text) else math.inf
                 if not math.isfinite(value):
-                    raise Unreadable(f"{self.label}: “{words.plain(text)}” is not a number.")
+                    said = _("{label}: “{text}” is not a number.")
+                    raise Unreadable(said.format(label=self.label, text=words.plain(text)))
                 return int(text) if _INTEGER.fullmatch(text) else value
             case "choice":
                 if not (_INTEGER.fullmatch(text) and 0 <= int(text) < len(self.choices)):
-                    raise Unreadable(f"{self.label}: choose one of the list.")
+                    raise Unreadable(_("{label}: choose one of the list.").format(label=self.label))
                 return self.choices[int(text)]
         return _parsed_json(self.label, text)
 
@@ -145,7 +149,9 @@ def read_arguments(question: InterruptView, posted: Mapping[str, Sequence[str]])
         return None
     if fields[0].name is None:
         if not isinstance(values[0], dict):
-            raise Unreadable(f"{fields[0].label}: this must be a JSON object, in braces.")
+            raise Unreadable(
+                _("{label}: this must be a JSON object, in braces.").format(label=fields[0].label)
+            )
         return storable_json(values[0], storable)
     read = {field.name: value for field, value in zip(fields, values, strict=True) if value is not MISSING}
     return storable_json(read, storable)
@@ -177,7 +183,7 @@ def json_text(value: Any) -> str:
 
 def _field_of_all(given: Any) -> Field:
     long = len(json_text(given)) > MOST_EDITABLE
-    return Field(None, "Arguments", "long" if long else "json", given, required=True)
+    return Field(None, _("Arguments"), "long" if long else "json", given, required=True)
 
 
 def _field(name: str, told: Any, value: Any, root: Mapping[str, Any], required: bool) -> Field:
@@ -208,7 +214,7 @@ def _field(name: str, told: Any, value: Any, root: Mapping[str, Any], required: 
 def _seen_through(schema: Any, root: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """The schema behind references and "or null", and whether null was among what it takes."""
     nullable = False
-    for _ in range(8):
+    for _step in range(8):
         if not isinstance(schema, Mapping):
             break
         ref = schema.get("$ref")
@@ -290,11 +296,10 @@ def _parsed_json(label: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise Unreadable(
-            f"{label}: this is not valid JSON (line {error.lineno}, column {error.colno})."
-        ) from error
+        said = _("{label}: this is not valid JSON (line {line}, column {column}).")
+        raise Unreadable(said.format(label=label, line=error.lineno, column=error.colno)) from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{label}: this is JSON that cannot be used.") from error
+        raise Unreadable(_("{label}: this is JSON that cannot be used.").format(label=label)) from error
 
 
 def _no_constant(name: str) -> Any:

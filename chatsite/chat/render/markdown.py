@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nh3
-from django.utils.translation import get_language
+from django.utils.translation import get_language, pgettext
 from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -162,7 +162,8 @@ class _Renderer(RendererHTML):
         return f'<a class="image" href="{escape(source)}">{label} ({escape(host)})</a>'
 
     def task(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        state = f'aria-label="{_("done")}" checked' if tokens[idx].content else f'aria-label="{_("open")}"'
+        done, todo = pgettext("a task", "done"), pgettext("a task", "open")
+        state = f'aria-label="{done}" checked' if tokens[idx].content else f'aria-label="{todo}"'
         return f'<input type="checkbox" disabled {state}> '
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:

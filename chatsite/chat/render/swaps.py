@@ -17,6 +17,8 @@ import base64
 from functools import lru_cache
 from hashlib import blake2b
 
+from django.utils.translation import gettext as _
+
 from chatsite.chat.render import words
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.state import ThreadState
@@ -61,7 +63,7 @@ def status(text: str) -> str:
 
 
 def title_html(state: ThreadState) -> str:
-    title = escape(words.plain(state.title) or "New thread")
+    title = escape(words.plain(state.title) or _("New thread"))
     places = f"#title,#{thread_mark(state.thread_id)}"
     return (
         f'<title>{title}</title><hx-partial hx-target="{places}" hx-swap="textContent">{title}</hx-partial>'

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from django.utils.translation import gettext as _
+
 from agent.messages import (
     NOTICE,
     FilePart,
@@ -124,16 +126,17 @@ class Writer:
             return ""
         id = short_id("m", message.id)
         if message.role == "user":
-            return f'<article id={id} class="msg user" aria-label=You>{_user_parts(message)}{context.acts}</article>'
+            said = f"{_user_parts(message)}{context.acts}"
+            return f'<article id={id} class="msg user" aria-label="{_("You")}">{said}</article>'
         if message.role != "assistant":
             text = f"<div class=md dir=auto hx-ignore><p class=raw>{escape(message.text)}</p></div>"
-            head = "What the assistant was told" if NOTICE in message.metadata else "Instructions"
+            head = _("What the assistant was told") if NOTICE in message.metadata else _("Instructions")
             return f'<details id={id} class="msg fold"><summary>{head}</summary>{text}</details>'
         parts = "".join(
             self._part(shown, id, place, part, context) for place, part in enumerate(message.parts)
         )
         note = shown.pieces["note"] = _turn_note(context, message)
-        return f'<article id={id} class="msg bot" aria-label=Assistant>{parts}{note}</article>'
+        return f'<article id={id} class="msg bot" aria-label="{_("Assistant")}">{parts}{note}</article>'
 
     def _part(self, shown: _Shown, id: str, place: int, part: Part, context: Context) -> str:
         part_id = f"{id}-{place}"
@@ -142,7 +145,7 @@ class Writer:
                 growing = shown.texts[place] = Growing(part_id)
                 return growing.html(part.text, is_open=context.is_open)
             case ThinkingPart() if part.redacted and not part.text:
-                return f"<p id={part_id} class=note>A thought the provider does not show.</p>"
+                return f"<p id={part_id} class=note>{_('A thought the provider does not show.')}</p>"
             case ThinkingPart():
                 growing = shown.texts[place] = Growing(f"{part_id}t")
                 text = growing.html(part.text, is_open=context.is_open)

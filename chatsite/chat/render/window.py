@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.utils.translation import gettext as _
+
 from chatsite.chat.render.swaps import short_id
 from chatsite.chat.state import Segment, ThreadState
+from chatsite.phrases import number
 
 MESSAGES = 30
 
@@ -40,7 +43,7 @@ def older_html(state: ThreadState, first: int) -> str:
     id, count = section_id(state.segments[first]), sum(map(_shown, state.segments[:first]))
     return (
         f'<p id=older class=older><a href="?before={id}#{id}" hx-get="?before={id}" hx-target="#older" '
-        f'hx-swap=outerHTML hx-sync="this:drop">Show earlier messages</a> <small>({count:,})</small></p>'
+        f'hx-swap=outerHTML hx-sync="this:drop">{_("Show earlier messages")}</a> <small>({number(count)})</small></p>'
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from django.utils.dateformat import format as date_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -24,6 +25,7 @@ from chatsite.chat.conf import setting
 from chatsite.chat.state import RunView
 from chatsite.phrases import count as count
 from chatsite.phrases import duration as duration
+from chatsite.phrases import number as number
 from chatsite.phrases import plain as plain
 
 Action = Literal["", "retry", "continue", "resume"]
@@ -41,55 +43,55 @@ class End:
 
 END_WORDS: dict[str, End] = {
     "stop": End(""),
-    "length": End("Cut off: the answer reached the output limit.", "continue", "warn"),
-    "content_filter": End("The provider's content filter stopped this answer.", "retry", "warn"),
-    "cancelled": End("Stopped by you. What was written so far is kept.", "retry"),
-    "aborted": End("Stopped by a rule of this server. What was written so far is kept.", "retry", "warn"),
-    "client_tools": End("Waiting for the page that runs this tool."),
-    "interrupt": End("Waiting for your answer."),
-    "no_calls": End("The model said it would use a tool, but named none.", "retry", "warn"),
-    "max_iterations": End("Stopped after {turns} (the limit for one answer).", "continue", "warn"),
-    "max_tool_calls": End("Stopped at the limit of tool calls for one answer.", "continue", "warn"),
+    "length": End(_("Cut off: the answer reached the output limit."), "continue", "warn"),
+    "content_filter": End(_("The provider's content filter stopped this answer."), "retry", "warn"),
+    "cancelled": End(_("Stopped by you. What was written so far is kept."), "retry"),
+    "aborted": End(_("Stopped by a rule of this server. What was written so far is kept."), "retry", "warn"),
+    "client_tools": End(_("Waiting for the page that runs this tool.")),
+    "interrupt": End(_("Waiting for your answer.")),
+    "no_calls": End(_("The model said it would use a tool, but named none."), "retry", "warn"),
+    "max_iterations": End(_("Stopped after {turns} (the limit for one answer)."), "continue", "warn"),
+    "max_tool_calls": End(_("Stopped at the limit of tool calls for one answer."), "continue", "warn"),
     "tool_call_budget": End(
-        "Stopped: the tool calls allowed for one answer are used up.", "continue", "warn"
+        _("Stopped: the tool calls allowed for one answer are used up."), "continue", "warn"
     ),
-    "max_tokens": End("Stopped at the limit of tokens for one answer.", "continue", "warn"),
-    "max_cost": End("Stopped at the cost limit for one answer.", "continue", "warn"),
-    "max_seconds": End("Stopped at the time limit for one answer.", "continue", "warn"),
-    "no_repeated_calls": End("Stopped: the model kept making the same tool call.", "retry", "warn"),
+    "max_tokens": End(_("Stopped at the limit of tokens for one answer."), "continue", "warn"),
+    "max_cost": End(_("Stopped at the cost limit for one answer."), "continue", "warn"),
+    "max_seconds": End(_("Stopped at the time limit for one answer."), "continue", "warn"),
+    "no_repeated_calls": End(_("Stopped: the model kept making the same tool call."), "retry", "warn"),
 }
-TOO_LATE = End("The time to answer is over. Cancel the question, or write a message.", tone="warn")
+TOO_LATE = End(_("The time to answer is over. Cancel the question, or write a message."), tone="warn")
 ABORTED_BECAUSE = End(
-    "Stopped by a rule of this server: {why}. What was written so far is kept.", "retry", "warn"
+    _("Stopped by a rule of this server: {why}. What was written so far is kept."), "retry", "warn"
 )
-OTHER_LIMIT = End("Stopped by the limit “{name}”.", "continue", "warn")
+OTHER_LIMIT = End(_("Stopped by the limit “{name}”."), "continue", "warn")
 
-LOST = End("The server stopped while this was being answered. What was written is kept.", "resume", "bad")
-LOST_AND_RESUMED = End("The server stopped here. What was written is kept.")
-RESUMED = "Resumed after a restart"
+LOST = End(_("The server stopped while this was being answered. What was written is kept."), "resume", "bad")
+LOST_AND_RESUMED = End(_("The server stopped here. What was written is kept."))
+RESUMED = _("Resumed after a restart")
 
 OUTCOME_WORDS = {
-    "done": "Done before",
-    "failed": "Failed before",
-    "unknown": "May have happened",
-    "not_run": "Not run",
+    "done": _("Done before"),
+    "failed": _("Failed before"),
+    "unknown": _("May have happened"),
+    "not_run": _("Not run"),
 }
 """What a stopped run's receipt says of its calls, by their outcome."""
 
 ERROR_WORDS: dict[str, str] = {
-    "provider_error": "The model's service had an error.",
-    "provider_unreachable": "The model could not be reached.",
-    "provider_timeout": "The model did not answer in time.",
-    "rate_limited": "The model's service is asking for a pause (rate limit).",
-    "provider_auth": "The model's service does not accept the configured key.",
-    "model_not_found": "The model's service does not know this model.",
-    "provider_rejected": "The model's service refused the request.",
-    "context_too_long": "This thread is too long for the model.",
-    "bad_stream": "The model's answer broke off or could not be read.",
-    "invalid_request": "The request could not be carried out.",
-    "internal_error": "Something went wrong on the server.",
+    "provider_error": _("The model's service had an error."),
+    "provider_unreachable": _("The model could not be reached."),
+    "provider_timeout": _("The model did not answer in time."),
+    "rate_limited": _("The model's service is asking for a pause (rate limit)."),
+    "provider_auth": _("The model's service does not accept the configured key."),
+    "model_not_found": _("The model's service does not know this model."),
+    "provider_rejected": _("The model's service refused the request."),
+    "context_too_long": _("This thread is too long for the model."),
+    "bad_stream": _("The model's answer broke off or could not be read."),
+    "invalid_request": _("The request could not be carried out."),
+    "internal_error": _("Something went wrong on the server."),
 }
-FAILED = "The answer failed."
+FAILED = _("The answer failed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +102,16 @@ class CallState:
     look: Literal["busy", "done", "failed", "idle", "asks"]
 
 
-PREPARING = CallState("preparing", "busy")
-RUNNING = CallState("running", "busy")
-DONE = CallState("done", "done")
-BY_PROVIDER = CallState("done by the provider", "done")
-WAITING = CallState("waiting", "idle")
-WAITING_FOR_YOU = CallState("waiting for you", "asks")
-NOTHING_CAME = CallState("no result", "failed")
+PREPARING = CallState(_("preparing"), "busy")
+RUNNING = CallState(_("running"), "busy")
+DONE = CallState(_("done"), "done")
+BY_PROVIDER = CallState(_("done by the provider"), "done")
+WAITING = CallState(_("waiting"), "idle")
+WAITING_FOR_YOU = CallState(_("waiting for you"), "asks")
+NOTHING_CAME = CallState(_("no result"), "failed")
 NO_RESULT = {
-    "cancelled": CallState("cancelled", "idle"),
-    "lost": CallState("outcome unknown", "failed"),
+    "cancelled": CallState(_("cancelled"), "idle"),
+    "lost": CallState(_("outcome unknown"), "failed"),
     "interrupted": WAITING,
     "finished": WAITING,
 }
@@ -117,39 +119,41 @@ NO_RESULT = {
 TAKEN_UP_NO_RESULT = {state: NO_RESULT[state] for state in ("cancelled", "lost")}
 """The same, when a later run took the call up and is over."""
 
-FAILED_CALL = CallState("failed", "failed")
+FAILED_CALL = CallState(_("failed"), "failed")
 CALL_WORDS: dict[str, CallState] = {
-    "max_tokens": CallState("cut off", "failed"),
-    "not_executed": CallState("not run", "idle"),
-    "content_filter": CallState("not run: filtered", "idle"),
-    "incomplete_stream": CallState("cut off", "failed"),
-    "invalid_arguments": CallState("not run: bad arguments", "failed"),
-    "unknown_tool": CallState("unknown tool", "failed"),
-    "aborted": CallState("cancelled", "idle"),
-    "timeout": CallState("timed out", "failed"),
-    "outcome_unknown": CallState("outcome unknown", "failed"),
-    "over_budget": CallState("skipped", "idle"),
-    "skipped": CallState("skipped", "idle"),
-    "denied": CallState("denied", "idle"),
-    "cancelled": CallState("cancelled", "idle"),
-    "not_answered": CallState("not answered", "idle"),
-    "policy_failed": CallState("not run: permission unclear", "failed"),
+    "max_tokens": CallState(_("cut off"), "failed"),
+    "not_executed": CallState(_("not run"), "idle"),
+    "content_filter": CallState(_("not run: filtered"), "idle"),
+    "incomplete_stream": CallState(_("cut off"), "failed"),
+    "invalid_arguments": CallState(_("not run: bad arguments"), "failed"),
+    "unknown_tool": CallState(_("unknown tool"), "failed"),
+    "aborted": CallState(_("cancelled"), "idle"),
+    "timeout": CallState(_("timed out"), "failed"),
+    "outcome_unknown": CallState(_("outcome unknown"), "failed"),
+    "over_budget": CallState(_("skipped"), "idle"),
+    "skipped": CallState(_("skipped"), "idle"),
+    "denied": CallState(_("denied"), "idle"),
+    "cancelled": CallState(_("cancelled"), "idle"),
+    "not_answered": CallState(_("not answered"), "idle"),
+    "policy_failed": CallState(_("not run: permission unclear"), "failed"),
 }
 
 ANSWER_WORDS = {
-    "approved": "Approved",
-    "edited": "Approved with changes",
-    "denied": "Denied",
-    "cancelled": "Cancelled",
-    "passed_over": "Not answered: the thread went on without it",
+    "approved": _("Approved"),
+    "edited": _("Approved with changes"),
+    "denied": _("Denied"),
+    "cancelled": _("Cancelled"),
+    "passed_over": _("Not answered: the thread went on without it"),
 }
 
 PROBLEM_WORDS = {
-    "unknown_interrupt": "This question is not open any more. Look at the thread for what came of it.",
-    "missing_answer": "Other questions of this thread are open too, and all are answered together. "
-    "Reload the page to see them.",
-    "interrupt_expired": "The time to answer is over. The question can only be cancelled now.",
-    "unknown_tool": "This tool is not there any more. The question can only be denied or cancelled.",
+    "unknown_interrupt": _("This question is not open any more. Look at the thread for what came of it."),
+    "missing_answer": _(
+        "Other questions of this thread are open too, and all are answered together. "
+        "Reload the page to see them."
+    ),
+    "interrupt_expired": _("The time to answer is over. The question can only be cancelled now."),
+    "unknown_tool": _("This tool is not there any more. The question can only be denied or cancelled."),
 }
 
 UPLOAD_WORDS = {
@@ -170,8 +174,8 @@ UPLOAD_WORDS = {
 """Of the script that uploads files."""
 
 TURN_WORDS = {
-    "length": "Cut off by the output limit.",
-    "content_filter": "Stopped by the provider's content filter.",
+    "length": _("Cut off by the output limit."),
+    "content_filter": _("Stopped by the provider's content filter."),
 }
 """A turn inside a run that went on behind it."""
 
@@ -198,11 +202,11 @@ def end_of(
             end = replace(
                 ABORTED_BECAUSE, text=ABORTED_BECAUSE.text.format(why=plain(run.error, 300).rstrip("."))
             )
-        return replace(end, text=" ".join([end.text, *receipt_words(run.receipt)]))
+        return replace(end, text=" ".join([str(end.text), *receipt_words(run.receipt)]))
     end = END_WORDS.get(run.stop_reason or "stop")
     if end is None:
-        return End(OTHER_LIMIT.text.format(name=run.stop_reason), OTHER_LIMIT.action, OTHER_LIMIT.tone)
-    return End(end.text.format(turns=count(turns, "turn")), end.action, end.tone)
+        return replace(OTHER_LIMIT, text=OTHER_LIMIT.text.format(name=run.stop_reason))
+    return replace(end, text=end.text.format(turns=count(turns, "turn")))
 
 
 def receipt_words(receipt: Mapping[str, Any]) -> list[str]:
@@ -233,15 +237,16 @@ def money(amount: float) -> str:
     if amount <= 0:
         return ""
     unit = setting("MODEL_PRICES_UNIT")
-    shown = f"{amount:,.2f}" if amount >= 0.1 else f"{max(amount, 0.0001):.4f}"
-    worded = f"{unit}{shown}" if len(unit) == 1 else f"{shown} {unit}"
+    shown = number(amount, 2) if amount >= 0.1 else number(max(amount, 0.0001), 4)
+    # “$1.50”, and where a comma parts the cents the sign stands behind: “1,50 $”.
+    worded = f"{unit}{shown}" if len(unit) == 1 and number(0, 1) == "0.0" else f"{shown} {unit}"
     return worded if amount >= 0.0001 else f"< {worded}"
 
 
 def moment(iso: str) -> str:
     """A point in time for people, in UTC; "" for what is none."""
     at = moment_of(iso)
-    return f"{at:%-d %b %Y, %H:%M} UTC" if at else ""
+    return f"{date_format(at, gettext('j M Y, H:i'))} UTC" if at else ""
 
 
 def moment_of(iso: str | None) -> datetime | None:
