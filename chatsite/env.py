@@ -96,6 +96,11 @@ def whole(name: str, default: int) -> int:
     return int(raw)
 
 
+def number(name: str, default: int) -> int:
+    """A whole number, 0 too."""
+    return 0 if text(name) == "0" else whole(name, default) if text(name) else default
+
+
 def seconds(name: str, default: float) -> float:
     """0 or more of them."""
     raw = text(name)

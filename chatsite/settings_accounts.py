@@ -6,6 +6,8 @@ from chatsite.mail import mail_settings
 # Doors
 
 SIGNUP = env.boolean("SIGNUP", False)
+# HTTPS=true says that there is a proxy.
+TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", int(env.boolean("HTTPS", False)))
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -50,3 +52,6 @@ ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_SESSION_REMEMBER = True
+# chatsite.accounts.doors counts, over all processes and with words; twice would only confuse.
+ACCOUNT_RATE_LIMITS = False
+MFA_RATE_LIMITS = False

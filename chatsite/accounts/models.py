@@ -1,4 +1,6 @@
-"""API keys. Only `keys` makes and ends them; what they have used is booked by `usage`.
+"""The rows of accounts: API keys, and how often somebody tried to come in.
+
+Only `keys` makes and ends keys; what they have used is booked by `usage`.
 
 scopes                        which doors the key opens
 models, rates, budget         how much of them (the gateway holds them; empty: no limit)
@@ -136,3 +138,17 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return self.label or self.hint
+
+
+class Attempts(models.Model):
+    """How often somebody tried to come in, of late. Only `doors` writes these."""
+
+    who = models.CharField(max_length=64, primary_key=True)
+    tries = models.PositiveIntegerField()
+    until = models.BigIntegerField(db_index=True, help_text="Seconds since 1970; then it counts anew.")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.tries} until {self.until}"

@@ -10,49 +10,56 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 from django.utils.module_loading import import_string
 
+from chatsite.accounts.guard import guarded
 
-def later(view: str) -> Callable[..., HttpResponseBase]:
-    """The view at this dotted path, once somebody comes."""
+
+def later(view: str, door: str = "") -> Callable[..., HttpResponseBase]:
+    """The view at this dotted path, once somebody comes; behind a `door` of `doors.DOORS`, not too often."""
 
     def ask(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        answer: HttpResponseBase = import_string(view)(request, *args, **kwargs)
-        return answer
+        found = import_string(view)
+        return guarded(door, found, request, *args, **kwargs) if door else found(request, *args, **kwargs)
 
     return ask
 
 
-def _paths(*table: tuple[str, str, str]) -> list[URLPattern]:
-    return [path(route, later(view), name=name) for route, view, name in table]
+def _paths(*table: tuple[str, str, str, str]) -> list[URLPattern]:
+    """Of (route, view, name, door)."""
+    return [path(route, later(view, door), name=name) for route, view, name, door in table]
 
 
 LOCAL = "allauth.account.views"
 
 urlpatterns = _paths(
-    ("login/", f"{LOCAL}.login", "login"),
-    ("login/", f"{LOCAL}.login", "account_login"),
-    ("logout/", f"{LOCAL}.logout", "logout"),
-    ("logout/", f"{LOCAL}.logout", "account_logout"),
-    ("inactive/", f"{LOCAL}.account_inactive", "account_inactive"),
-    ("signup/", f"{LOCAL}.signup", "account_signup"),
-    ("reauthenticate/", f"{LOCAL}.reauthenticate", "account_reauthenticate"),
-    ("email/", f"{LOCAL}.email", "account_email"),
-    ("confirm-email/", f"{LOCAL}.email_verification_sent", "account_email_verification_sent"),
-    ("confirm-email/<str:key>/", f"{LOCAL}.confirm_email", "account_confirm_email"),
-    ("password/change/", f"{LOCAL}.password_change", "account_change_password"),
-    ("password/set/", f"{LOCAL}.password_set", "account_set_password"),
-    ("password/reset/", f"{LOCAL}.password_reset", "account_reset_password"),
-    ("password/reset/done/", f"{LOCAL}.password_reset_done", "account_reset_password_done"),
+    ("login/", f"{LOCAL}.login", "login", "login"),
+    ("login/", f"{LOCAL}.login", "account_login", "login"),
+    ("logout/", f"{LOCAL}.logout", "logout", ""),
+    ("logout/", f"{LOCAL}.logout", "account_logout", ""),
+    ("inactive/", f"{LOCAL}.account_inactive", "account_inactive", ""),
+    ("signup/", f"{LOCAL}.signup", "account_signup", "signup"),
+    ("reauthenticate/", f"{LOCAL}.reauthenticate", "account_reauthenticate", "again"),
+    ("email/", f"{LOCAL}.email", "account_email", "mail"),
+    ("confirm-email/", f"{LOCAL}.email_verification_sent", "account_email_verification_sent", ""),
+    ("confirm-email/<str:key>/", f"{LOCAL}.confirm_email", "account_confirm_email", "link"),
+    ("password/change/", f"{LOCAL}.password_change", "account_change_password", "again"),
+    ("password/set/", f"{LOCAL}.password_set", "account_set_password", ""),
+    ("password/reset/", f"{LOCAL}.password_reset", "account_reset_password", "reset"),
+    ("password/reset/done/", f"{LOCAL}.password_reset_done", "account_reset_password_done", ""),
     (
         "password/reset/key/done/",
         f"{LOCAL}.password_reset_from_key_done",
         "account_reset_password_from_key_done",
+        "",
     ),
-    (
-        "password/reset/key/<str:uidb36>-<str:key>/",
-        f"{LOCAL}.password_reset_from_key",
-        "account_reset_password_from_key",
-    ),
+)
+urlpatterns.append(
+    re_path(
+        # The key holds a hyphen too, so the first part may have none.
+        r"^password/reset/key/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>[^/]+)/$",
+        later(f"{LOCAL}.password_reset_from_key", "link"),
+        name="account_reset_password_from_key",
+    )
 )

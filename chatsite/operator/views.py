@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
+from chatsite.accounts.guard import guarded
 from chatsite.chat import draining
 from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
@@ -28,6 +29,10 @@ MALFORMED = "The server could not make sense of this request. Go back, reload th
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def setup(request, token):
+    return guarded("setup", _setup, request, token)
+
+
+def _setup(request, token):
     """The form that makes the first administrator and logs them in; 404 with words for any other link."""
     if not is_valid(token):
         return _no_such_link(request)
