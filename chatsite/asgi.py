@@ -26,12 +26,13 @@ from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.chat.thread_events import EventsDoor  # noqa: E402
 from chatsite.chat.uploads import UploadDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
+from chatsite.operator.probe import Probe  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
 from chatsite.watch import ids  # noqa: E402
 from chatsite.watch.requests import Counted  # noqa: E402
 
-bounded_django = BodyLimit(django_app)
+bounded_django = BodyLimit(Probe(otherwise=django_app))
 static_files = Counted(StaticFiles(otherwise=bounded_django))
 chat_api = ChatApi(otherwise=bounded_django)
 gateway = GatewayApp()

@@ -12,9 +12,10 @@ from channels.routing import URLRouter
 from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
-from django.urls import re_path
+from django.urls import path, re_path
 
 from chatsite.chat.routing import websocket_urlpatterns
+from chatsite.operator.probe import probe_socket
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -53,6 +54,12 @@ def _is_own(origin: str, host: str) -> bool:
 websocket_app = KnownOrigin(
     AuthMiddlewareStack(
         # Without the last route an unknown path would be an exception, and a line of it in the log.
-        URLRouter([*websocket_urlpatterns, re_path("", WebsocketDenier.as_asgi())])
+        URLRouter(
+            [
+                path("ws/healthz/", probe_socket),
+                *websocket_urlpatterns,
+                re_path("", WebsocketDenier.as_asgi()),
+            ]
+        )
     )
 )

@@ -74,13 +74,20 @@ def migrate() -> None:
 
 def collect_static_files() -> bool:
     """Collect when something differs from the last time, and say whether it did."""
-    mark = settings.STATIC_ROOT / ".collected"
-    now = _fingerprint()
-    if mark.is_file() and mark.read_text() == now:
+    if not static_files_are_stale():
         return False
     call_command("collectstatic", interactive=False, verbosity=0)
-    mark.write_text(now)
+    _mark().write_text(_fingerprint())
     return True
+
+
+def static_files_are_stale() -> bool:
+    """They were never collected, or something differs from the last time."""
+    return not _mark().is_file() or _mark().read_text() != _fingerprint()
+
+
+def _mark() -> Path:
+    return settings.STATIC_ROOT / ".collected"
 
 
 def _fingerprint() -> str:

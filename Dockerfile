@@ -1,0 +1,27 @@
+# The same as `make run`, in a container: what is locked, nothing else, and not as root.
+FROM python:3.11-slim
+
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /srv/threadloom
+
+COPY requirements.lock .
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock
+
+COPY manage.py ./
+COPY agent agent
+COPY chatsite chatsite
+COPY templates templates
+COPY static static
+COPY locale locale
+
+RUN useradd --system --uid 10001 --home-dir /data threadloom && install -d -o threadloom -m 700 /data
+USER threadloom
+VOLUME /data
+
+# HTTPS is the proxy's: set HTTPS=true behind one (deploy/compose.yaml does).
+ENV DATA_DIR=/data HOST=0.0.0.0 PORT=8000 SERVER=uvicorn
+EXPOSE 8000
+HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+# SIGTERM lets running answers come to their end (DRAIN_SECONDS, 20); give it a little more than that.
+STOPSIGNAL SIGTERM
+CMD ["python", "manage.py", "serve"]
