@@ -1,11 +1,13 @@
 """`/v1/messages/count_tokens`: asked of an endpoint that has it, estimated for the others.
 
-The estimate counts what the model will read: four bytes of text or JSON a token, `IMAGE` tokens a picture, a few for
+The targets of the model are asked in their order, as they are for an answer. Where one stands that cannot count, there
+is the estimate: of what the model will read, four bytes of text or JSON a token, `IMAGE` tokens a picture, a few for
 every message. It is off by a fifth for English prose and says so in `x-threadloom-estimate`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from agent.errors import BadStream, ProviderError
@@ -16,10 +18,13 @@ from agent.wire.jsontext import dump
 from chatsite.gateway import upstream
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.endpoints import Target
-from chatsite.gateway.errors import EndpointRefused, refusal_of
+from chatsite.gateway.errors import EndpointRefused, Refused, refusal_of
 from chatsite.gateway.passing import forwarded, refusal
+from chatsite.gateway.rounds import is_final
 from chatsite.gateway.routes import Routes
 from chatsite.gateway.translating import request_of
+
+log = logging.getLogger(__name__)
 
 BYTES_A_TOKEN = 4
 A_MESSAGE = 4
@@ -29,19 +34,31 @@ IMAGE = 1500
 async def count(
     body: Body, routes: Routes, headers: Mapping[bytes, bytes], request_id: str
 ) -> tuple[int, bool]:
-    """Tokens of this request of Anthropic's dialect, and whether that is an estimate. Raises Refused."""
-    target = (await routes.targets(body.model))[0]
-    if target.endpoint.dialect != "anthropic":
-        return estimate(request_of("anthropic", _with_limit(body), target.model)), True
-    try:
-        return await _ask(target, body, forwarded(headers, "anthropic", request_id)), False
-    except EndpointRefused as refused:
-        if refused.error.status == 404:
-            # Not every server that imitates the API has this path.
-            return estimate(request_of("anthropic", _with_limit(body), target.model)), True
-        raise refused.refusal from None
-    except ProviderError as error:
-        raise refusal_of(error) from None
+    """Tokens of this request of Anthropic's dialect, and whether that is an estimate. Raises Refused: the last
+    target's, when none that could count did."""
+    refused: Refused | None = None
+    for target in await routes.targets(body.model):
+        if target.endpoint.dialect != "anthropic":
+            break
+        try:
+            counted = await _ask(target, body, forwarded(headers, "anthropic", request_id))
+        except (EndpointRefused, ProviderError) as failure:
+            error = failure.error if isinstance(failure, EndpointRefused) else failure
+            if error.status == 404:
+                # Not every server that imitates the API has this path.
+                break
+            log.warning("%s: %s did not count: %s (%s)", request_id, target.name, error, error.code)
+            routes.cooling.failed(target, error)
+            refused = failure.refusal if isinstance(failure, EndpointRefused) else refusal_of(failure)
+            if is_final(error):
+                raise refused from None
+        else:
+            routes.cooling.answered(target)
+            return counted, False
+    else:
+        assert refused is not None
+        raise refused
+    return estimate(request_of("anthropic", _with_limit(body), target.model)), True
 
 
 async def _ask(target: Target, body: Body, headers: Mapping[str, str]) -> int:

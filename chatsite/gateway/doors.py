@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from agent.wire.jsontext import dump
 from chatsite.accounts.keys import KeyView
-from chatsite.gateway import allowance, counting
+from chatsite.gateway import allowance, counting, limits
 from chatsite.gateway.auth import Keys, wrong_key
 from chatsite.gateway.bodies import Body, read_soon
 from chatsite.gateway.caller import JSON, Caller
@@ -38,10 +38,12 @@ class Doors:
             await caller.until_gone(relay(caller, key, body, routes()))
 
     async def count_tokens(self, caller: Caller) -> None:
-        _, body = await self._asked(caller)
-        await caller.until_gone(self._count(caller, body))
+        key, body = await self._asked(caller)
+        await caller.until_gone(self._count(caller, key, body))
 
-    async def _count(self, caller: Caller, body: Body) -> None:
+    async def _count(self, caller: Caller, key: KeyView, body: Body) -> None:
+        if refused := await limits.check(key):
+            raise refused
         count, is_estimate = await counting.count(body, routes(), caller.headers, caller.request_id)
         headers = [JSON, (b"x-threadloom-estimate", b"true")] if is_estimate else [JSON]
         await caller.reply(200, dump({"input_tokens": count}).encode(), headers)

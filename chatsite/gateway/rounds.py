@@ -168,7 +168,7 @@ class Asker:
         log.warning("%s: %s failed: %s (%s)", self._request_id, target.name, error, error.code)
         if isinstance(error, ProviderError):
             self._routes.cooling.failed(target, error)
-        return _Failure(refused, _is_final(error), _again_in(error, number))
+        return _Failure(refused, is_final(error), _again_in(error, number))
 
 
 def _again_in(error: AgentError, number: int) -> float | None:
@@ -184,6 +184,6 @@ def ms_since(since: float) -> int:
     return round((time.monotonic() - since) * 1000)
 
 
-def _is_final(error: AgentError) -> bool:
+def is_final(error: AgentError) -> bool:
     """The request would be refused anywhere."""
     return type(error) is RequestRejected and error.code == RequestRejected.code
