@@ -82,12 +82,15 @@ class Asking:
         guard: Guard | None = None,
         *,
         knows_model: Callable[[str], bool] = lambda name: True,
+        may_use: Callable[[str], bool] = lambda name: True,
     ) -> None:
+        """`may_use`: the models that the caller may use. No hook opens another one."""
         self.call = replace(call, body=without_control(call.body))
         self.guard = guard or Guard()
         self.hooks = tuple(hook for hook in hooks if _wants(hook, self.call))
         self._declared = client_tools(call.body)
         self._knows_model = knows_model
+        self._may_use = may_use
         self._notes: dict[int, Json] = {id(hook): {} for hook in self.hooks}
         self._given: list[_Given] = []
         self._stopped = ""
@@ -125,7 +128,16 @@ class Asking:
                 self.guard.max_reruns = max_loops(loops, "max_agentic_loops")
             except ValueError as error:
                 log.error("Hook %s: %s [%s]", hook.name, error, self.call.request_id)
-        self.call = replace(self.call, body=without_control(copied(made)))
+        self.call = replace(self.call, body=without_control(copied(self._with_a_model(hook, made))))
+
+    def _with_a_model(self, hook: Hook, made: Json) -> Json:
+        """What the hook made of the request; under the caller's model where it chose one that is not the caller's to
+        use. All else of it holds: it may be what keeps a secret here."""
+        model = made.get("model")
+        if model == self.call.model or not isinstance(model, str) or self._may_use(model):
+            return made
+        self._nonsense(hook, "the request's model", model)
+        return made | {"model": self.call.model}
 
     # -- behind each round -----------------------------------------------------------------------------------
 
@@ -204,7 +216,7 @@ class Asking:
     def _known_model(self, name: str) -> str | None:
         """LiteLLM's hooks often put the provider in front."""
         candidates = (name, name.partition("/")[2])
-        return next((each for each in candidates if each and self._knows_model(each)), None)
+        return next((e for e in candidates if e and self._knows_model(e) and self._may_use(e)), None)
 
     def _unanswered(self, turn: Turn, claims: Claims) -> Decision:
         """No hook has answered. What was claimed, or is served here, may be nothing that the caller can answer."""

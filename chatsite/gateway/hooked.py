@@ -13,6 +13,7 @@ OpenAI's dialect has only the single form.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from agent.asking import Asking
 from agent.messages import Usage
@@ -21,7 +22,7 @@ from agent.rerun import Refusal, RelayContext, tool_names
 from agent.rerun_guard import Guard, Limits
 from agent.wire.anthropic.joining import AppendedStream
 from agent.wire.jsontext import dump
-from chatsite.gateway import limits
+from chatsite.gateway import allowance, limits
 from chatsite.gateway.bodies import Body, read_body
 from chatsite.gateway.caller import JSON
 from chatsite.gateway.conf import setting
@@ -40,14 +41,16 @@ ROUNDS_HEADER = b"x-threadloom-rounds"
 FORMS = ("single", "append")
 
 
-def asking_for(exchange: Exchange, routes: Routes) -> Asking | None:
+async def asking_for(exchange: Exchange, routes: Routes) -> Asking | None:
     """Those who want this request; None when nobody does."""
     loaded = loaded_hooks()
     # The server's own tools are asked for by this word; where it is not, the rest of the body need not be read.
     if not loaded and TOOLS_HEADER not in exchange.caller.headers and TYPE.encode() not in exchange.body.raw:
         return None
     hooks = (server_tools(), *loaded)
-    asking = Asking(hooks, _context(exchange), _guard(exchange), knows_model=routes.knows)
+    key = exchange.key
+    may_use = partial(allowance.opens, key, await allowance.policy_of(key.user_id))
+    asking = Asking(hooks, _context(exchange), _guard(exchange), knows_model=routes.knows, may_use=may_use)
     return asking if asking.hooks else None
 
 

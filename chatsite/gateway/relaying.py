@@ -31,7 +31,7 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
     try:
         if refused := await limits.check(key):
             raise refused
-        asking = asking_for(exchange, routes)
+        asking = await asking_for(exchange, routes)
         if asking is None:
             await _pass(caller, asker, body, exchange)
         else:

@@ -11,6 +11,8 @@ import pytest
 
 from agent import relay
 from agent.wire.sse import SSEParser
+from chatsite.accounts.keys import new_api_key
+from chatsite.accounts.models import ApiKey
 from chatsite.gateway import hooked
 from chatsite.gateway.hooks import AgenticLoopPlan, BaseHook, Patch, Plan, Refusal, rerun_with
 from chatsite.gateway.hooks.loading import as_hook, loaded_hooks
@@ -530,6 +532,41 @@ async def test_a_hook_that_fails_leaves_the_call_to_the_caller(
     assert b"42" not in got.raw
     assert kind.__name__ in caplog.text
     assert len(standin.exchanges) == 1
+
+
+@each_dialect
+@streamed_or_not
+async def test_no_hook_opens_a_model_that_the_key_may_not_use(http, standin, load, dialect, stream, caplog):
+    hook = Everything(model="bigger")
+    load(hook)
+    endpoint = ENDPOINTS[dialect](standin)
+    serve(endpoint, named={"bigger": [(endpoint, "stand-in-big")]})
+    await off_loop(lambda: ApiKey.objects.update(allowed_models=[MODEL]))
+    standin.play(CALLS)
+    got = await answer(http, dialect, stream=stream)
+    assert (got.text, got.calls, len(standin.exchanges)) == ("Let me look.", [TOOL], 1)
+    assert "Everything: the patch's model is of no use: str 'bigger'" in caplog.text
+
+
+class Upgrades(BaseHook):
+    async def pre_call(self, body, call):
+        return body | {"model": "bigger", "temperature": 0.125}
+
+
+@each_dialect
+@streamed_or_not
+async def test_nor_does_a_rule_and_what_else_it_changed_holds(
+    http, person, standin, load, dialect, stream, caplog
+):
+    load(Upgrades())
+    endpoint = ENDPOINTS[dialect](standin)
+    serve(endpoint, named={"bigger": [(endpoint, "stand-in-big")]})
+    await answer(http, dialect, stream=stream)
+    narrow = await off_loop(lambda: new_api_key(person, allowed_models=[MODEL]))
+    await answer(http, dialect, stream=stream, headers={"authorization": f"Bearer {narrow}"})
+    sent = [(each.json["model"], each.json["temperature"]) for each in standin.exchanges]
+    assert sent == [("stand-in-big", 0.125), (MODEL, 0.125)]
+    assert "Upgrades: the request's model is of no use: str 'bigger'" in caplog.text
 
 
 class Brings(Raises):
