@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: setup run test test-all lint bench lock
+.PHONY: setup run test test-all lint audit bench lock
 .DEFAULT_GOAL := run
 
 setup: $(DEV_STAMP)
@@ -26,6 +26,11 @@ lint: $(DEV_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive agent chatsite manage.py
+
+# The lock against the known holes. It asks PyPI, so it is no part of the tests: they must not fail for what others found.
+audit: $(DEV_STAMP)
+	$(BIN)/pip-audit --disable-pip --requirement requirements.lock
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m bench $(BENCH_ARGS)
