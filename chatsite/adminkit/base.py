@@ -9,22 +9,48 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from chatsite.adminkit import reading
+from chatsite.adminkit.reading import Subject
 
 USERNAME = get_user_model().USERNAME_FIELD
 NOTHING = "–"
 MAX_SHOWN = 100_000
 """Characters of one value that a page shows; how many more there are is said."""
 
+MOST_COUNTED = 10_000
+"""Rows of a list that are counted and paged through; what lies behind them is found by a filter."""
+
 Link = tuple[str, str]
 """Text and address."""
+
+
+class BoundedPaginator(Paginator):
+    """Counts no further than `MOST_COUNTED`: to count a table of millions costs more than its page."""
+
+    @cached_property
+    def count(self) -> int:
+        return min(self._seen, MOST_COUNTED)
+
+    @property
+    def more(self) -> bool:
+        """Whether there are rows behind those that are counted."""
+        return self._seen > MOST_COUNTED
+
+    @cached_property
+    def _seen(self) -> int:
+        return self.object_list.order_by()[: MOST_COUNTED + 1].count()
 
 
 class Listing(ChangeList):
@@ -40,7 +66,7 @@ class Listing(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         self.result_list = list(self.result_list)
-        self.model_admin.complete(self.result_list)
+        self.model_admin.complete(self.result_list, request)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -50,11 +76,14 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     fields: Sequence[str] = ()
     list_per_page = 50
     list_max_show_all = 50
+    paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     ordering = ("-pk",)
     sortable_by: Sequence[str] = ()
 
+    found_by: Sequence[str] = ()
+    """Lookups that a search tries in turn, each of them answered by an index; the first that finds anything counts."""
     heavy: Sequence[str] = ()
     """Columns a list does not read."""
     list_annotations: dict[str, Any] = {}
@@ -65,8 +94,36 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     class Media:
         css = {"all": ["chat/admin.css"]}
 
-    def complete(self, rows: list[Any]) -> None:
+    def complete(self, rows: list[Any], request: HttpRequest) -> None:
         """Give the rows of one page of the list what its columns need besides."""
+
+    def subject_of(self, row: Any) -> Subject | None:
+        """Whose content the page of a row shows; None where it shows none."""
+        return None
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """One index after the other: an OR over columns of several tables reads all of them."""
+        term = search_term.strip()
+        if not term or not self.found_by:
+            return super().get_search_results(request, queryset, search_term)
+        for lookup in self.found_by:
+            if self.model._default_manager.filter(**{lookup: term}).exists():
+                return queryset.filter(**{lookup: term}), False
+        return queryset.none(), False
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        self.require_view(request)
+        row = self.get_object(request, unquote(object_id))
+        subject = self.subject_of(row) if row is not None else None
+        if subject is not None:
+            asked = reading.opening(request, subject, self.opts.model_name)
+            if asked is not None:
+                return asked
+        return super().change_view(request, object_id, form_url, extra_context)
 
     def links(self, row: Any) -> Sequence[Link]:
         """Where the detail page of the row leads."""

@@ -34,7 +34,7 @@ from agent.receipts import RECEIPT
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
-from chatsite.chat import models, questions, statements, store
+from chatsite.chat import budgets, models, questions, statements, store
 from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
@@ -95,7 +95,7 @@ class Batch:
     `head` is the key of the message that the thread ends with: only its active run moves it. `inserted` are
     results of calls that somebody spoke over, each with the id of the message that it stands before; `rewritten` are
     messages of earlier runs that this run changed (a call whose arguments a person edited). `owner` is the process
-    that writes, None for whoever holds the run's row.
+    that writes, None for whoever holds the run's row. `began` is when the run did.
     """
 
     run_pk: int
@@ -108,6 +108,7 @@ class Batch:
     rewritten: tuple[Message, ...] = ()
     calls: tuple[CallChange, ...] = ()
     turns: int = 0
+    began: datetime | None = None
     owner: str | None = None
     at: datetime = field(default_factory=timezone.now)
 
@@ -128,7 +129,7 @@ def keep(batch: Batch) -> int | None:
     closed the run, and the thread may have gone on.
     """
     ours = [batch.run_pk, *Run.ACTIVE, batch.owner, batch.owner]
-    if not statements.update(Run, {"turns": batch.turns} | _end_of(batch.terminal), STILL_OURS, ours):
+    if not statements.update(Run, {"turns": batch.turns} | _end_of(batch), STILL_OURS, ours):
         raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
         cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
@@ -212,12 +213,15 @@ def _write_calls(batch: Batch) -> None:
     )
 
 
-def _end_of(event: RunFinished | RunError | None) -> dict[str, Any]:
+def _end_of(batch: Batch) -> dict[str, Any]:
     """What the end of a run sets in its row."""
+    event = batch.terminal
     if event is None:
         return {}
-    ending = ending_of(event)
+    ending, ended = ending_of(event), store.told_at(event)
     return {
+        "tokens": sum(each.usage.total_tokens for each in event.usage),
+        "cost": budgets.cost_of(event.usage),
         "state": ending.state,
         "stop_reason": ending.stop_reason[:100],
         "finish_reason": ending.finish_reason,
@@ -225,7 +229,8 @@ def _end_of(event: RunFinished | RunError | None) -> dict[str, Any]:
         "error_code": ending.error_code[:100],
         "usage": encode_event(event).get("usage", []),
         "receipt": (event.metadata or {}).get(RECEIPT, {}),
-        "finished_at": store.told_at(event),
+        "finished_at": ended,
+        "duration_ms": max(0, store.lasted_ms(batch.began, ended)) if batch.began else None,
     }
 
 

@@ -71,9 +71,11 @@ class Thread(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),)
+        permissions = (("view_transcript", "Can read what others wrote and were answered"),)
 
     def __str__(self) -> str:
-        return self.title or self.public_id
+        # Not its title: what a row is called stands in places where nobody asks who may read it.
+        return self.public_id
 
 
 class Run(models.Model):
@@ -114,16 +116,21 @@ class Run(models.Model):
         blank=True,
         help_text="Whether it goes on with its parent, a lost run.",
     )
-    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED, db_index=True)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     door = models.CharField(max_length=20, default="page", help_text="page, api, websocket or recovery")
     provider = models.CharField(max_length=100, blank=True)
-    model = models.CharField(max_length=200, blank=True, db_index=True)
-    stop_reason = models.CharField(max_length=100, blank=True, db_index=True)
+    model = models.CharField(max_length=200, blank=True)
+    stop_reason = models.CharField(max_length=100, blank=True)
     finish_reason = models.CharField(max_length=20, blank=True, help_text="Of the last turn.")
     error = models.TextField(blank=True)
     error_code = models.CharField(max_length=100, blank=True)
     turns = models.PositiveIntegerField(default=0)
     usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
+    tokens = models.PositiveBigIntegerField(default=0, db_index=True, help_text="In and out, of its end.")
+    cost = models.FloatField(
+        null=True, blank=True, db_index=True, help_text="In the money of MODEL_PRICES, as they were then."
+    )
+    duration_ms = models.PositiveBigIntegerField(null=True, blank=True, db_index=True)
     given = models.JSONField(
         default=dict,
         blank=True,
@@ -148,7 +155,15 @@ class Run(models.Model):
     )
 
     class Meta:
-        indexes = (models.Index(fields=["log", "finished_at"], name="chat_run_log_due"),)
+        # A list of the admin is asked for the newest of one kind: each index ends in the order of the list.
+        indexes = (
+            models.Index(fields=["log", "finished_at"], name="chat_run_log_due"),
+            models.Index(fields=["public_id"], name="chat_run_by_id"),
+            models.Index(fields=["state", "-created_at"], name="chat_run_of_state"),
+            models.Index(fields=["stop_reason", "-created_at"], name="chat_run_of_reason"),
+            models.Index(fields=["model", "-created_at"], name="chat_run_of_model"),
+            models.Index(fields=["error_code", "-created_at"], name="chat_run_of_error"),
+        )
         constraints = (
             models.UniqueConstraint(fields=["thread", "public_id"], name="chat_run_id_in_thread"),
             models.UniqueConstraint(
@@ -206,9 +221,12 @@ class Message(models.Model):
             models.UniqueConstraint(fields=["thread", "public_id"], name="chat_message_id_in_thread"),
             models.UniqueConstraint(fields=["thread", "client_id"], name="chat_client_id_in_thread"),
         )
+        indexes = (
+            models.Index(fields=["role", "finish_reason", "-created_at"], name="chat_message_of_kind"),
+        )
 
     def __str__(self) -> str:
-        return f"{self.role}: {self.text[:60]}"
+        return f"{self.role} {self.public_id}"
 
 
 class RunEvent(models.Model):
@@ -249,8 +267,8 @@ class ToolCall(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tool_calls")
     call_id = models.CharField(max_length=200)
-    name = models.CharField(max_length=200, db_index=True)
-    state = models.CharField(max_length=20, choices=State.choices, default=State.PROPOSED, db_index=True)
+    name = models.CharField(max_length=200)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PROPOSED)
     arguments = models.TextField(blank=True, help_text="JSON text as the model wrote it.")
     edited_arguments = models.TextField(blank=True, help_text="JSON text a person put in its place.")
     result = models.TextField(blank=True, help_text="What the model was given.")
@@ -262,6 +280,11 @@ class ToolCall(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "call_id"], name="chat_call_id_in_run"),)
+        indexes = (
+            models.Index(fields=["name", "-created_at"], name="chat_call_of_name"),
+            models.Index(fields=["state", "-created_at"], name="chat_call_of_state"),
+            models.Index(fields=["error_code", "-created_at"], name="chat_call_of_error"),
+        )
 
     def __str__(self) -> str:
         return f"{self.name} ({self.state})"

@@ -142,6 +142,7 @@ class Recorder:
                 rewritten=self._rows(list(rewritten)),
                 calls=tuple(calls.values()),
                 turns=self.turns,
+                began=self.run.created_at,
                 owner=self.run.owner,
             )
             self._head = await self._keep(batch)

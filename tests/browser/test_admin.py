@@ -25,6 +25,8 @@ def test_an_admin_reads_the_transcript_with_its_finish_reasons(chat: Chat, conte
     expect(page.locator("#result_list tbody tr")).to_have_count(1)
     page.locator("#result_list tbody tr a").first.click()
     page.get_by_role("link", name="Transcript").first.click()
+    page.get_by_label("Reason").fill("A test of the page")
+    page.get_by_role("button", name="Open it").click()
     log = page.locator("#log")
     expect(log).to_contain_text(WEATHER)
     expect(log).to_contain_text("wear a light jacket")

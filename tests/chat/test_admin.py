@@ -27,7 +27,7 @@ MODELS = ["thread", "run", "message", "toolcall"]
 
 @pytest.fixture
 def admin(db) -> Client:
-    return _logged_in(User.objects.create_superuser("root", password="a long enough secret"))
+    return logged_in(User.objects.create_superuser("root", password="a long enough secret"))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def staff() -> User:
     return User.objects.create_user("clerk", password="a long enough secret", is_staff=True)
 
 
-def _logged_in(who: User) -> Client:
+def logged_in(who: User) -> Client:
     client = Client()
     client.force_login(who)
     return client
@@ -100,7 +100,10 @@ def transcript(thread: Thread, /, **query: object) -> str:
 
 
 def page(client: Client, url: str, status: int = 200) -> str:
+    """The page of that address; where a reason is asked for, one is given."""
     answer = client.get(url)
+    if 'class="loom-reason"' in answer.text:
+        answer = client.post(url, {"reason": "a test"}, follow=True)
     assert answer.status_code == status, (url, answer.status_code)
     return answer.text
 
@@ -153,10 +156,11 @@ def test_the_lists_say_what_became_of_each(admin, person):
     thread = weather(person)
     for model, cells in {
         "thread": ["ada", "fox-1", "finished", "length", "4"],
-        "run": ["Weather", "Finished", "length", "fox-1", "2", "3.0 s", "page"],
+        "run": ["ada", "Weather", "Finished", "length", "fox-1", "2", "1", "3.0 s", "page"],
         "message": ["Wear a light", "Assistant", "tool_calls", "length", "fox-1", "Weather"],
         "toolcall": ["get_weather", "Done", "12 ms", str(thread.runs.get())],
     }.items():
+        page(admin, transcript(thread))  # what messages say is in their list once that is open
         shown = cells_in(page(admin, listing(model)))
         assert set(cells) <= shown, (model, shown)
 
@@ -335,19 +339,20 @@ def test_to_delete_a_user_with_threads_is_refused(admin, person):
 def test_staff_without_the_permission_get_403(staff, person, key):
     thread = weather(person)
     run = thread.runs.get()
-    client = _logged_in(staff)
+    client = logged_in(staff)
     urls = [*map(listing, MODELS), detail(thread), detail(run), transcript(thread)]
     for url in [*urls, reverse("admin:chat_run_events", args=[run.pk])]:
         page(client, url, 403)
     staff.user_permissions.add(Permission.objects.get(codename="view_thread"))
-    assert page(client, transcript(thread))
+    assert page(client, listing("thread"))
+    page(client, transcript(thread), 403)
     page(client, reverse("admin:chat_run_events", args=[run.pk]), 403)
 
 
 @pytest.mark.parametrize("who", ["nobody", "a person who is not staff"])
 def test_others_are_asked_to_log_in(who, person):
     thread = weather(person)
-    client = Client() if who == "nobody" else _logged_in(person)
+    client = Client() if who == "nobody" else logged_in(person)
     for url in (transcript(thread), reverse("admin:chat_run_events", args=[thread.runs.get().pk])):
         answer = client.get(url)
         assert answer.status_code == 302
@@ -362,33 +367,34 @@ FOUND = {
         ({"state": "failed"}, 1),
         ({"state": "finished"}, 1),
         ({"stop_reason": "length"}, 1),
-        ({"model": "fox-1"}, 1),
         ({"owner": "mallory"}, 1),
         ({"owner": "nobody"}, 0),
-        ({"q": "Pangolin"}, 1),
         ({"q": "mallory"}, 1),
         ({"q": "ada"}, 1),
     ],
     "run": [
-        ({"state__exact": "failed"}, 1),
+        ({"state": "failed"}, 1),
         ({"stop_reason": "provider_error"}, 1),
         ({"model": "owl-2"}, 2),
-        ({"door": "api"}, 1),
+        ({"tool": "get_weather"}, 2),
+        ({"owner": "ada"}, 1),
         ({"error_code": "provider_error"}, 1),
         ({"error_code": ""}, 2),
-        ({"q": "Pangolin"}, 2),
+        ({"q": "mallory"}, 2),
     ],
     "message": [
-        ({"role__exact": "tool"}, 2),
+        ({"role": "tool"}, 2),
+        ({"role": "user"}, 2),
         ({"finish_reason": "length"}, 2),
         ({"finish_reason": ""}, 1),
-        ({"q": "half a sentence"}, 1),
+        ({"q": "half a sentence"}, 0),
     ],
     "toolcall": [
-        ({"state__exact": "done"}, 2),
+        ({"state": "done"}, 2),
         ({"name": "get_weather"}, 2),
         ({"error_code": ""}, 2),
-        ({"q": "Reykjavik"}, 1),
+        ({"q": "get_weather"}, 2),
+        ({"q": "Reykjavik"}, 0),
     ],
 }
 
@@ -414,7 +420,8 @@ def test_ids_are_found(admin, person):
     assert rows_in(page(admin, listing("run", q=run.public_id))) == 1
     assert rows_in(page(admin, listing("run", q=thread.public_id))) == 1
     assert rows_in(page(admin, listing("message", q=thread.public_id))) == 4
-    assert rows_in(page(admin, listing("toolcall", q="c1"))) == 2
+    assert rows_in(page(admin, listing("message", q=run.public_id))) == 4
+    assert rows_in(page(admin, listing("toolcall", q=thread.public_id))) == 1
 
 
 @pytest.mark.parametrize(
@@ -437,8 +444,8 @@ def test_filters_offer_what_there_is(admin, person):
     weather(person)
     run = weather(person, model="owl-2").runs.get()
     ToolCall.objects.create(run=run, call_id="c2", name="own_tool", state="failed", error_code="own_code")
-    assert {"fox-1", "owl-2", "length"} <= choices_in(page(admin, listing("thread")))
-    assert {"fox-1", "owl-2", "length", "failed", "api", "rate_limited"} <= choices_in(
+    assert {"length", "failed"} <= choices_in(page(admin, listing("thread")))
+    assert {"fox-1", "owl-2", "length", "failed", "get_weather", "rate_limited"} <= choices_in(
         page(admin, listing("run"))
     )
     assert {"get_weather", "own_tool", "own_code", "timeout"} <= choices_in(page(admin, listing("toolcall")))
@@ -453,10 +460,10 @@ def choices_in(text: str) -> set[str]:
 
 def test_a_typed_filter_keeps_the_others(admin, person):
     weather(person)
-    text = page(admin, listing("thread", model="fox-1", owner="ada", q="Weather"))
+    text = page(admin, listing("thread", state="finished", owner="ada", q="ada"))
     form = text.split('class="loom-filter"', 1)[1].split("</form>", 1)[0]
-    assert '<input type="hidden" name="model" value="fox-1">' in form
-    assert '<input type="hidden" name="q" value="Weather">' in form
+    assert '<input type="hidden" name="state" value="finished">' in form
+    assert '<input type="hidden" name="q" value="ada">' in form
     assert 'name="owner" value="ada"' in form
     assert form.count('name="owner"') == 1
 
@@ -499,18 +506,20 @@ def test_the_queries_of_a_transcript_do_not_grow_with_its_runs(admin, person, dj
         run = Run.objects.create(thread=thread, state="finished", stop_reason="stop")
         say(thread, run, user_message(f"q{number}", "Hi"))
         say(thread, run, MessageValue(f"a{number}", "assistant", (TextPart("Hi"),), "stop"))
-    with django_assert_max_num_queries(12):
+    page(admin, transcript(thread))  # gives its reason
+    with django_assert_max_num_queries(24):  # twelve of them write the audit log
         page(admin, transcript(thread))
 
 
 def test_five_thousand_rows_are_a_page_of_fifty(admin, person, django_assert_max_num_queries):
     many_threads(person, 5_000)
     for model in ("thread", "run", "message", "toolcall"):
-        for query in ({}, {"p": 50}, {"all": ""}, {"q": "thread 4"}):
+        for query in ({}, {"p": 50}, {"all": ""}, {"q": "ada"}):
             with django_assert_max_num_queries(12):
                 text = page(admin, listing(model, **query))
-            assert rows_in(text) == (50 if "q" not in query or model in ("thread", "run") else 0)
-            assert "5000 " in text or "q" in query
+            found = "q" not in query or model in ("thread", "run")
+            assert rows_in(text) == (50 if found else 0)
+            assert "5000 " in text or not found
 
 
 def test_the_last_run_is_the_one_that_is_shown(admin, person):
@@ -543,7 +552,7 @@ def test_hostile_text_is_inert_everywhere(admin, person):
     urls = [
         *map(listing, MODELS), transcript(thread), reverse("admin:chat_run_events", args=[run.pk]),
         *map(detail, [thread, run, thread.head, kept]),
-        listing("thread", q=HOSTILE, owner=HOSTILE, model=HOSTILE), listing("toolcall", name=HOSTILE),
+        listing("thread", q=HOSTILE, owner=HOSTILE, state=HOSTILE), listing("toolcall", name=HOSTILE),
     ]  # fmt: skip
     for url in urls:
         text = page(admin, url)

@@ -17,6 +17,7 @@ from agent.messages import Usage
 from agent.rerun import BaseHook
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
+from chatsite.audit.models import Entry
 from chatsite.gateway import rows
 from chatsite.gateway.hooks import loading
 from chatsite.gateway.hooks.server_tools import ServerTools
@@ -119,7 +120,10 @@ def detail(exchange: Exchange) -> str:
 
 
 def page(client: Client, url: str, status: int = 200) -> str:
+    """The page of that address; where a reason is asked for, one is given."""
     answer = client.get(url)
+    if 'class="loom-reason"' in answer.text:
+        answer = client.post(url, {"reason": "a test"}, follow=True)
     assert answer.status_code == status, (url, answer.status_code)
     return answer.text
 
@@ -301,7 +305,8 @@ def test_the_queries_of_list_and_page_do_not_grow(admin, person, key_row, django
     with django_assert_max_num_queries(9):
         page(admin, listing())
     many = weather(key_row, rounds=[RoundRecord(endpoint="main", dialect="openai") for _ in range(40)])
-    with django_assert_max_num_queries(7):
+    page(admin, detail(many))  # gives its reason
+    with django_assert_max_num_queries(20):  # eleven of them write the audit log
         page(admin, detail(many))
 
 
@@ -324,6 +329,50 @@ def test_ten_thousand_exchanges_are_a_page_of_fifty(admin, key_row, django_asser
 
 
 # -- who may, and what stays text ----------------------------------------------------------------------------
+
+
+def test_what_was_said_takes_a_permission_and_a_reason_and_is_on_record(staff, key_row):
+    exchange = weather(key_row)
+    kept = reverse("admin:gateway_exchange_kept", args=[exchange.pk, "request"])
+    staff.user_permissions.add(Permission.objects.get(codename="view_exchange"))
+    client = logged_in(staff)
+    text = page(client, detail(exchange))
+    assert "2,200 in, 50 out" in text
+    assert "Oslo" not in text
+    assert "<em>light</em>" not in text
+    assert client.get(kept).status_code == 403
+    staff.user_permissions.add(Permission.objects.get(codename="view_transcript"))
+    for url in (detail(exchange), kept):
+        assert 'name="reason"' in client.get(url).text
+    assert "Oslo" in client.post(detail(exchange), {"reason": "A complaint."}, follow=True).text
+    assert "Oslo" in client.get(kept).text
+    said = [
+        (row.subject, row.reason, row.facts["page"])
+        for row in Entry.objects.filter(action="exchange.opened").order_by("number")
+    ]
+    name = f"exchange {exchange.public_id}"
+    assert said == [(name, "A complaint.", "exchange"), (name, "A complaint.", "kept request")]
+
+
+def test_an_exchange_without_content_needs_no_reason(staff, key_row):
+    exchange = weather(key_row, keep="metadata")
+    staff.user_permissions.add(Permission.objects.get(codename="view_exchange"))
+    text = logged_in(staff).get(detail(exchange)).text
+    assert "no content was kept" in text
+    assert "Round 2" in text
+
+
+def test_a_calls_arguments_are_as_closed_as_their_exchange(staff, key_row):
+    row = ExchangeCall.objects.create(
+        exchange_id="x1", call_id="c1", name="look", arguments='{"city": "Oslo"}'
+    )
+    staff.user_permissions.add(Permission.objects.get(codename="view_exchangecall"))
+    client = logged_in(staff)
+    url = reverse("admin:gateway_exchangecall_change", args=[row.pk])
+    assert client.get(url).status_code == 403
+    staff.user_permissions.add(Permission.objects.get(codename="view_transcript"))
+    assert "Oslo" not in client.get(url).text
+    assert "Oslo" in client.post(url, {"reason": "A complaint."}, follow=True).text
 
 
 def addresses(exchange: Exchange) -> list[str]:
@@ -391,6 +440,7 @@ def test_what_came_from_outside_stays_text_everywhere(admin, person, monkeypatch
     with_hook(monkeypatch, settings, HOSTILE)
     for renderer in ("chatsite.chat.render.fragments.render_messages", ""):
         settings.GATEWAY_RENDERER = renderer
+        page(admin, detail(exchange))  # gives its reason
         for url in (*addresses(exchange), listing(model=HOSTILE, key=HOSTILE, q=HOSTILE)):
             answer = admin.get(url)
             if answer.headers["Content-Type"].startswith("text/html"):

@@ -1,16 +1,19 @@
 """Django admin: what happened, shown and never changed.
 
     filters       the sidebar, by questions that an index answers
-    records       threads, runs, messages, tool calls
+    subjects      whose content a page shows, and what of it may stand in a list
+    records       threads, runs
+    messages      messages, tool calls
     questions     what people were asked, what they answered, their standing answers
     transcript    a thread as its people see it, with what each turn and run came to
     eventlog      what a run said, entry by entry
 
 Rule 1: nobody edits a transcript here, not even a superuser.
-Rule 2: a page costs what it shows, not what there is: no inlines (lists link to lists), no counts of
+Rule 2: content of others is opened with a permission and a reason, and that is on record (`adminkit.reading`).
+Rule 3: a page costs what it shows, not what there is: no inlines (lists link to lists), no counts of
 everything, no long columns in a list.
 """
 
-from chatsite.chat.admin import questions, records
+from chatsite.chat.admin import messages, questions, records
 
-__all__ = ["questions", "records"]
+__all__ = ["messages", "questions", "records"]

@@ -1,8 +1,4 @@
-"""Filters of the chat's lists, beside those that every list may have.
-
-values in an indexed column     the index is walked from value to value (`distinct_values`)
-error codes                     those that have words, and those of the newest rows
-"""
+"""Filters of the chat's lists, beside those that every list may have. Each is answered by an index."""
 
 from __future__ import annotations
 
@@ -10,19 +6,32 @@ from typing import Any
 
 from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from agent.messages import FINISH_REASONS
 from chatsite.adminkit.base import USERNAME
-from chatsite.adminkit.filters import MOST_CHOICES, PersonFilter, ValueFilter, distinct_values
+from chatsite.adminkit.filters import PersonFilter, ValueFilter, distinct_values
 from chatsite.chat.models import Message, Run, ToolCall
 from chatsite.chat.render import words
 
-NEWEST = 2_000
-"""How many rows, newest first, are looked at for values of a column without an index."""
+NEWEST = 5_000
+"""Of the runs in one state, how many a list of threads looks at: what ended long ago is found by its runs."""
+
+
+class StateFilter(ValueFilter):
+    title = _("state")
+    parameter_name = "state"
+
+    def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
+        self.states = list(model.State.values)  # type: ignore[attr-defined]
+        super().__init__(request, params, model, model_admin)
+
+    def values(self) -> list[str]:
+        return list(self.states)
 
 
 class ModelFilter(ValueFilter):
-    title = "model"
+    title = _("model")
     parameter_name = "model"
 
     def values(self) -> list[str]:
@@ -30,7 +39,7 @@ class ModelFilter(ValueFilter):
 
 
 class StopReasonFilter(ValueFilter):
-    title = "stop reason"
+    title = _("stop reason")
     parameter_name = "stop_reason"
 
     def values(self) -> list[str]:
@@ -38,15 +47,26 @@ class StopReasonFilter(ValueFilter):
 
 
 class ToolNameFilter(ValueFilter):
-    title = "tool"
+    title = _("tool")
     parameter_name = "name"
 
     def values(self) -> list[str]:
         return distinct_values(ToolCall, "name")
 
 
+class CalledFilter(ToolNameFilter):
+    """Runs that called a tool."""
+
+    title = _("called tool")
+    parameter_name = "tool"
+
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        newest = ToolCall.objects.filter(name=value).order_by("-created_at").values("run_id")[:NEWEST]
+        return rows.filter(pk__in=newest)
+
+
 class ErrorCodeFilter(ValueFilter):
-    title = "error code"
+    title = _("error code")
     parameter_name = "error_code"
 
     def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
@@ -55,62 +75,65 @@ class ErrorCodeFilter(ValueFilter):
         super().__init__(request, params, model, model_admin)
 
     def values(self) -> list[str]:
-        # A tool's own codes are known only by the rows that have them.
-        rows = self.model._default_manager
-        newest = rows.order_by("-pk").values("pk")[:NEWEST]
-        found = rows.filter(pk__in=newest).values_list("error_code", flat=True).distinct()
-        return sorted({"", *self.known, *found[:MOST_CHOICES]})
+        return sorted({"", *self.known, *distinct_values(self.model, "error_code")})
 
 
-class DoorFilter(ValueFilter):
-    title = "door"
-    parameter_name = "door"
+class RoleFilter(ValueFilter):
+    """Assistants' messages are found by how they ended."""
+
+    title = _("role")
+    parameter_name = "role"
 
     def values(self) -> list[str]:
-        return ["page", "api", "websocket"]
+        return [role for role in Message.Role.values if role != Message.Role.ASSISTANT]
+
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(role=value, finish_reason=None)
 
 
 class FinishReasonFilter(ValueFilter):
-    title = "finish reason"
+    title = _("finish reason")
     parameter_name = "finish_reason"
-    empty = "none: it broke off"
+    empty = _("none: it broke off")
 
     def values(self) -> list[str]:
         return [*sorted(FINISH_REASONS), ""]
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        if value:
-            return rows.filter(finish_reason=value)
-        return rows.filter(role=Message.Role.ASSISTANT, finish_reason=None)
+        return rows.filter(role=Message.Role.ASSISTANT, finish_reason=value or None)
 
 
 # -- threads by their last run -------------------------------------------------------------------------------
 
 
 def threads_whose_last_run(**conditions: Any) -> QuerySet[Any]:
+    newest = Run.objects.filter(**conditions).order_by("-created_at").values("pk")[:NEWEST]
     newer = Run.objects.filter(thread=OuterRef("thread"), pk__gt=OuterRef("pk"))
-    return Run.objects.filter(~Exists(newer), **conditions).values("thread_id")
+    return Run.objects.filter(~Exists(newer), pk__in=newest).values("thread_id")
 
 
-class LastStateFilter(ValueFilter):
-    title = "last run's state"
-    parameter_name = "state"
+class LastStateFilter(StateFilter):
+    title = _("last run's state")
 
-    def values(self) -> list[str]:
-        return list(Run.State.values)
+    def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
+        super().__init__(request, params, Run, model_admin)
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(pk__in=threads_whose_last_run(state=value))
 
 
 class LastStopReasonFilter(StopReasonFilter):
-    title = "last run's stop reason"
+    title = _("last run's stop reason")
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(pk__in=threads_whose_last_run(stop_reason=value))
 
 
 class OwnerFilter(PersonFilter):
-    title = "owner"
-    inputs = {"owner": {"label": "User name", "type": "search"}}
+    title = _("owner")
+    inputs = {"owner": {"label": _("User name"), "type": "search"}}
     path = f"owner__{USERNAME}"
+
+
+class RunOwnerFilter(OwnerFilter):
+    path = f"thread__owner__{USERNAME}"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 
 from chatsite.adminkit.base import USERNAME, Link, ReadOnlyAdmin, as_json, link_to, list_url, row_url
 from chatsite.adminkit.filters import DayFilter
-from chatsite.chat.admin.records import transcript_url
+from chatsite.adminkit.reading import Subject
+from chatsite.chat.admin.subjects import in_thread, name_for, name_threads, subject_of, transcript_url
 from chatsite.chat.models import ApprovalRule, Interrupt, ToolCall
 
 
@@ -22,9 +25,16 @@ class InterruptAdmin(ReadOnlyAdmin):
     list_display = ("tool_name", "status", "answered_by", "answered_at", "door", "in_thread", "created_at")
     list_select_related = ("thread", "answered_by")
     heavy = ("data", "edited_arguments")
-    list_filter = ("status", "door", DayFilter)
-    search_fields = ("tool_name", "public_id", "thread__public_id", f"answered_by__{USERNAME}")
-    search_help_text = "Tool, id of the question or of its thread, or who answered."
+    ordering = ("-created_at", "-pk")
+    list_filter = ("status", DayFilter)
+    search_fields = found_by = ("tool_name", "thread__public_id", f"answered_by__{USERNAME}")
+    search_help_text = _("Tool, id of the thread, or who answered.")
+
+    def complete(self, rows: list[Any], request: HttpRequest) -> None:
+        name_threads(rows, request)
+
+    def subject_of(self, row: Any) -> Subject | None:
+        return subject_of(row.thread)
 
     def links(self, row: Any) -> tuple[Link, ...]:
         return (
@@ -35,7 +45,7 @@ class InterruptAdmin(ReadOnlyAdmin):
 
     @admin.display(description="thread")
     def in_thread(self, row: Any) -> SafeString:
-        return link_to(row.thread, transcript_url(row.thread_id, run=row.run_id))
+        return in_thread(row)
 
     @admin.display(description="as it was asked")
     def pretty_data(self, row: Any) -> SafeString | str:
@@ -52,9 +62,13 @@ class ApprovalRuleAdmin(ReadOnlyAdmin):
     list_display = ("tool_name", "of_thread", "created_by", "created_at")
     list_select_related = ("thread", "created_by")
     list_filter = (DayFilter,)
-    search_fields = ("tool_name", "thread__public_id", f"created_by__{USERNAME}")
-    search_help_text = "Tool, id of the thread, or who made it."
+    search_fields = found_by = ("thread__public_id", f"created_by__{USERNAME}")
+    search_help_text = _("Id of the thread, or who made it.")
+
+    def complete(self, rows: list[Any], request: HttpRequest) -> None:
+        for row in rows:
+            row.thread_name = name_for(request.user, row.thread)
 
     @admin.display(description="thread")
     def of_thread(self, row: Any) -> SafeString:
-        return link_to(row.thread, row_url(row.thread))
+        return link_to(row.thread_name, row_url(row.thread))

@@ -7,9 +7,11 @@ answers left the active branch at this place.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -25,6 +27,9 @@ from chatsite.chat.render.fragments import render_runs
 from chatsite.chat.state import Segment, ThreadState
 
 RUNS_ON_A_PAGE = 50
+MOST_HITS = 50
+AROUND = 60
+"""Characters on each side of a hit that are shown with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,17 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Hit:
+    """A place in the thread that has the words one searched for: the run to go to, and what stands there."""
+
+    role: str
+    before: str
+    found: str
+    after: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """One run on the page. `run` is None for messages that belong to none."""
 
@@ -60,14 +76,15 @@ class Block:
     branches: tuple[Branch, ...]
 
 
-def page_of(thread: Thread, number: str | None, run_pk: str | None = None) -> dict[str, Any]:
-    """The page of that number, or the one that has that run."""
+def page_of(thread: Thread, number: str | None, run_pk: str | None = None, query: str = "") -> dict[str, Any]:
+    """The page of that number, or the one that has that run; with a query, where in the thread it is found."""
     state = store.load_state(thread)
     runs = {run.public_id: run for run in thread.runs.all()}
     tree = _Tree(thread)
     off_branch = len(runs) - sum(segment.run.id in runs for segment in state.segments)
     paginator = Paginator(state.segments, RUNS_ON_A_PAGE)
     page: Page[Segment] = paginator.get_page(number or _place_of(run_pk, state, runs) // RUNS_ON_A_PAGE + 1)
+    hits = list(islice(_hits(query.strip(), state, runs), MOST_HITS + 1))
     drawn = render_runs(replace(state, segments=tuple(page.object_list)))
     return {
         "thread": thread,
@@ -78,7 +95,40 @@ def page_of(thread: Thread, number: str | None, run_pk: str | None = None) -> di
         ],
         "run_count": len(runs),
         "off_branch": off_branch,
+        "query": query,
+        "hits": hits[:MOST_HITS],
+        "more_hits": len(hits) > MOST_HITS,
     }
+
+
+def _hits(query: str, state: ThreadState, runs: Mapping[str, Run]) -> Iterator[Hit]:
+    """Where the active branch has these words, whatever their case."""
+    if not query:
+        return
+    wanted = re.compile(re.escape(query), re.IGNORECASE)
+    for segment in state.segments:
+        run = runs.get(segment.run.id)
+        for message in segment.messages:
+            for text in _texts(message):
+                if place := wanted.search(text):
+                    begin, end = place.span()
+                    yield Hit(
+                        role=message.role,
+                        before=words.plain(text[max(0, begin - AROUND) : begin], AROUND),
+                        found=text[begin:end],
+                        after=words.plain(text[end : end + AROUND], AROUND),
+                        url=f"?run={run.pk}#run-{run.pk}" if run else "#log",
+                    )
+                    break
+
+
+def _texts(message: Message) -> Iterator[str]:
+    yield message.text
+    for call in message.tool_calls:
+        yield f"{call.name} {call.arguments}"
+    for result in message.tool_results:
+        if isinstance(result.content, str):
+            yield result.content
 
 
 def lasted(run: Run) -> int | None:

@@ -14,11 +14,14 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 
 from agent.messages import Message
 from chatsite.accounts.models import ApiKey
+from chatsite.adminkit import reading
 from chatsite.adminkit.base import NOTHING, Link, ReadOnlyAdmin, as_json_text, link_to, list_url, row_url
 from chatsite.adminkit.filters import DayFilter, FormFilter, UserFilter, ValueFilter, distinct_values
+from chatsite.adminkit.reading import Subject
 from chatsite.gateway.admin import conversation
 from chatsite.gateway.admin.conversation import Asked
 from chatsite.gateway.models import Counted, Exchange, ExchangeCall, Round
@@ -79,7 +82,7 @@ class ExchangeAdmin(ReadOnlyAdmin):
     list_select_related = ("key", "user")
     heavy = ("request", "response")
     list_filter = (StatusFilter, ModelFilter, KeyFilter, UserFilter, DayFilter)
-    search_fields = ("request_id__exact", "public_id__exact")
+    search_fields = found_by = ("request_id", "public_id")
     search_help_text = "Request id, as the answer's x-request-id has it."
     link_lookups = frozenset({"key__id__exact"})
 
@@ -125,14 +128,19 @@ class ExchangeAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         self.require_view(request)
-        if request.method not in {"GET", "HEAD"}:
+        if request.method not in {"GET", "HEAD"} and "reason" not in request.POST:
             raise PermissionDenied
         if not (object_id.isascii() and object_id.isdecimal() and len(object_id) < 19):
             raise Http404
-        rows = Exchange.objects.select_related("key", "user")
+        row = get_object_or_404(Exchange.objects.select_related("key", "user"), pk=int(object_id))
+        shown = not has_content(row) or row.user_id == request.user.pk or reading.may_read(request.user)
+        if shown and has_content(row):
+            asked = reading.opening(request, subject_of(row), "exchange")
+            if asked is not None:
+                return asked
         context = {
             **self.admin_site.each_context(request),
-            **page_of(get_object_or_404(rows, pk=int(object_id))),
+            **page_of(row, content=shown),
         }
         return TemplateResponse(request, "admin/gateway/exchange.html", context)
 
@@ -141,6 +149,10 @@ class ExchangeAdmin(ReadOnlyAdmin):
         self.require_view(request)
         if piece not in PIECES:
             raise Http404
+        subject = subject_of(get_object_or_404(Exchange.objects.only("public_id", "user_id"), pk=pk))
+        asked = reading.opening(request, subject, f"kept {piece}", further=True)
+        if asked is not None:
+            return asked
         if number is None:
             row: Any = get_object_or_404(Exchange.objects.only(piece), pk=pk)
         else:
@@ -158,8 +170,13 @@ class ExchangeCallAdmin(ReadOnlyAdmin):
     list_select_related = ("key",)
     heavy = ("arguments", "result")
     list_filter = ("state",)
-    search_fields = ("call_id__exact", "exchange_id__exact", "name__exact")
-    search_help_text = "The tool's name, the call's id, or the exchange's."
+    search_fields = found_by = ("exchange_id",)
+    search_help_text = _("The exchange's id.")
+
+    def subject_of(self, row: Any) -> Subject | None:
+        if not (row.arguments or row.result):
+            return None
+        return Subject(f"exchange {row.exchange_id}", row.key and row.key.user_id, "exchange.opened")
 
     @admin.display(description="exchange")
     def of_exchange(self, row: ExchangeCall) -> SafeString | str:
@@ -173,6 +190,17 @@ class ExchangeCallAdmin(ReadOnlyAdmin):
     @admin.display(description="result")
     def pretty_result(self, row: ExchangeCall) -> SafeString | str:
         return as_json_text(row.result)
+
+
+def subject_of(row: Exchange) -> Subject:
+    return Subject(f"exchange {row.public_id}", row.user_id, "exchange.opened")
+
+
+def has_content(row: Exchange) -> bool:
+    """Whether anything that was said is kept of it."""
+    if row.request or row.response:
+        return True
+    return row.rounds.exclude(request="", response="").exists()
 
 
 def exchange_url(pk: int) -> str:
@@ -201,7 +229,11 @@ class RoundView:
     kept: tuple[Kept, ...]
 
 
-def page_of(exchange: Exchange) -> dict[str, Any]:
+def page_of(exchange: Exchange, *, content: bool = True) -> dict[str, Any]:
+    """The page of an exchange. Without `content`: what it came to, and nothing that was said."""
+    if not content:
+        facts = tuple(_facts(exchange, None))
+        return {"exchange": exchange, "facts": facts, "closed": True, "links": _links(exchange)}
     asked = conversation.asked_in(exchange.request, exchange.dialect)
     answer = conversation.answered_in(exchange.response, exchange.dialect)
     rows = list(exchange.rounds.order_by("number")[: MOST_ROUNDS + 1])
