@@ -56,6 +56,12 @@ def apply(transcript: Transcript, event: events.Event) -> Transcript:
     return transcript if fold is None or event.subagent_run_id is not None else fold(transcript, event)
 
 
+def apply_inner(transcript: Transcript, event: events.Event) -> Transcript:
+    """The same for the transcript of the inner run that the event is of."""
+    fold = _FOLDS.get(type(event))
+    return transcript if fold is None else fold(transcript, event)
+
+
 def apply_all(transcript: Transcript, stream: Iterable[events.Event]) -> Transcript:
     for event in stream:
         transcript = apply(transcript, event)

@@ -31,6 +31,8 @@ MODEL = "demo"
 WEATHER = "get_weather"
 ADVICE = "get_clothing_advice"
 EMAIL = "send_email"
+SKY = "watch_sky"
+COLLEAGUE = "ask_colleague"
 DEFAULT_ADDRESS = "ada@example.org"
 DEFAULT_CITY = "San Francisco"
 MOST_CITIES = 5
@@ -302,6 +304,25 @@ def loop(scene: Scene) -> Turn:
     return _calls(scene, WEATHER, [{"city": city}], f"And {city}? " if scene.turn > 1 else "")
 
 
+def sky(scene: Scene) -> Turn:
+    """One long call, which tells how far it is."""
+    if not scene.can(SKY) or scene.done:
+        return Turn(texts.AFTER_SKY if scene.done else texts.NO_SUCH_TOOL.format(name=SKY))
+    return _calls(scene, SKY, [{"hours": 8}], texts.BEFORE_SKY)
+
+
+def colleague(scene: Scene) -> Turn:
+    """Hands what stands behind the colon to a subagent."""
+    if not scene.can(COLLEAGUE) and not scene.done:
+        return Turn(texts.NO_SUCH_TOOL.format(name=COLLEAGUE))
+    if scene.done:
+        told = scene.done[-1]
+        said = told.problem if told.result.error else str(told.result.content)
+        return Turn(texts.AFTER_COLLEAGUE.format(said="\n> ".join(said.splitlines())))
+    task = scene.question.partition(":")[2].strip() or texts.TASK
+    return _calls(scene, COLLEAGUE, [{"task": task}], texts.BEFORE_COLLEAGUE)
+
+
 def cut_call(scene: Scene) -> Turn:
     if scene.done or not scene.may_call:
         return Turn(texts.AFTER_CUT_CALL)
@@ -322,6 +343,12 @@ def _rule(ask: str, shows: str, pattern: str, answer: Callable[[Scene], Turn]) -
 
 RULES = (
     _rule(
+        "colleague: What should I wear in Oslo?",
+        "a subagent: an agent with tools of its own, whose work stands in the card (after the colon, any of these)",
+        r"^\s*(?:ask (?:a|your) )?colleague\b",
+        colleague,
+    ),
+    _rule(
         "Send an email to ada@example.org",
         "a tool that a person must approve first: change it, approve, deny or cancel (nothing is really sent)",
         r"\b(?:send|write)\b.*\be-?mail\b",
@@ -333,6 +360,7 @@ RULES = (
         r"\b(weather|wear|clothes|clothing|jacket|umbrella|forecast|temperature|compare)\b",
         weather,
     ),
+    _rule("progress", "a tool that takes a while and tells how far it is", r"\bprogress\b", sky),
     _rule("parallel", "three tool calls side by side", r"\bparallel\b", parallel),
     _rule("unknown tool", "a call of a tool that does not exist", r"\bunknown tool\b", unknown_tool),
     _rule("bad arguments", "a call that is refused, then put right", r"\bbad arguments?\b", bad_arguments),

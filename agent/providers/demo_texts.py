@@ -73,6 +73,15 @@ So the answer is short."""
 
 THOUGHT_OUT = "I have thought about it. Models that reason show their thoughts above the answer, folded away."
 
+BEFORE_SKY = "I look at the sky, hour by hour. The card says how far that is."
+AFTER_SKY = "I have looked: it is cloudy, then clear. The progress is gone, as it is no part of the result."
+
+NO_SUCH_TOOL = "I have no tool `{name}` here, so I cannot show that."
+
+TASK = "What should I wear in Oslo today?"
+BEFORE_COLLEAGUE = "I ask a colleague: an agent with tools of its own. What it does stands in the card."
+AFTER_COLLEAGUE = "My colleague says:\n\n> {said}"
+
 CUT = """\
 This answer is about to be cut off by the output limit, as happens to a model that was allowed too few \
 tokens. The page says so below, and the transcript keeps the finish reason `length`. The last sentence \

@@ -18,11 +18,11 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from agent.events import Event, Terminal
 from agent.messages import Message, Transcript
 from agent.reducer import apply
+from agent.underway import NOTHING, Underway, take
 from chatsite.chat import db, draining, store
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
@@ -52,6 +52,7 @@ class LiveRun:
         self.events: list[Event] = []
         self.shown = 0
         self.transcript = transcript
+        self.underway = self._shown_underway = NOTHING
         self._earlier = sum(len(segment.messages) for segment in base.segments)
         self._shown_transcript = transcript
         self._first_view = self._view = view
@@ -70,6 +71,7 @@ class LiveRun:
     def append(self, event: Event) -> None:
         self.events.append(event)
         self.transcript = apply(self.transcript, event)
+        self.underway = take(self.underway, event, self.transcript)
 
     def show(
         self,
@@ -77,14 +79,15 @@ class LiveRun:
         transcript: Transcript,
         view: RunView | None = None,
         asked: tuple[InterruptView, ...] = (),
+        underway: Underway = NOTHING,
     ) -> None:
-        """Readers may have everything up to `number`; `transcript` is the fold up to there.
+        """Readers may have everything up to `number`; `transcript` and `underway` are the folds up to there.
 
         At the end `view` says how the run ended, and `asked` what it asks of a person.
         """
         self.shown = number
-        self._shown_transcript = transcript
-        self._seen.note(number, transcript)
+        self._shown_transcript, self._shown_underway = transcript, underway
+        self._seen.note(number, transcript, underway)
         self._view = view or self._view
         self._asked = asked
 
@@ -93,7 +96,7 @@ class LiveRun:
         return list(enumerate(self.events[after : min(self.shown, after + AT_ONCE)], start=after + 1))
 
     def state(self) -> ThreadState:
-        return self._state(self._shown_transcript, self._view, self.shown)
+        return self._state(self._shown_transcript, self._shown_underway, self._view, self.shown)
 
     def state_at(self, number: int) -> ThreadState | None:
         """What a reader saw who has read up to `number`; None when that is not known, or costs too much to find out."""
@@ -101,16 +104,18 @@ class LiveRun:
             return None
         if number == self.shown:
             return self.state()
-        begin, transcript = self._seen.before(number)
+        begin, transcript, underway = self._seen.before(number)
         if number - begin > FOLD_AT_MOST:
             return None
-        transcript = reduce(apply, self.events[begin:number], transcript)
+        for event in self.events[begin:number]:
+            transcript = apply(transcript, event)
+            underway = take(underway, event, transcript)
         over = number > 0 and isinstance(self.events[number - 1], Terminal)
-        return self._state(transcript, self._view if over else self._first_view, number)
+        return self._state(transcript, underway, self._view if over else self._first_view, number)
 
-    def _state(self, transcript: Transcript, view: RunView, number: int) -> ThreadState:
+    def _state(self, transcript: Transcript, underway: Underway, view: RunView, number: int) -> ThreadState:
         messages = transcript.messages
-        segment = Segment(view, messages[self._earlier :])
+        segment = Segment(view, messages[self._earlier :], underway)
         asked = self._asked if number == self.shown else ()
         return replace(
             self.base,
@@ -142,17 +147,17 @@ class Checkpoints:
 
     def __init__(self, first: Transcript) -> None:
         self._apart = 256
-        self._kept: list[tuple[int, Transcript]] = [(0, first)]
+        self._kept: list[tuple[int, Transcript, Underway]] = [(0, first, NOTHING)]
 
-    def note(self, number: int, transcript: Transcript) -> None:
+    def note(self, number: int, transcript: Transcript, underway: Underway = NOTHING) -> None:
         if number < self._kept[-1][0] + self._apart:
             return
-        self._kept.append((number, transcript))
+        self._kept.append((number, transcript, underway))
         if len(self._kept) > self.MOST:
             self._kept = self._kept[::2]
             self._apart *= 2
 
-    def before(self, number: int) -> tuple[int, Transcript]:
+    def before(self, number: int) -> tuple[int, Transcript, Underway]:
         """The last one that was noted at `number` or earlier."""
         return self._kept[bisect_right(self._kept, number, key=lambda each: each[0]) - 1]
 

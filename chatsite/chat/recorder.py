@@ -37,6 +37,7 @@ from agent.events import (
 )
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
+from agent.underway import Underway
 from chatsite.chat import budgets, db, keeping, news, questions, store, watched
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
@@ -100,7 +101,7 @@ class Recorder:
             await self.flush()
             return
         if len(self.live.events) > self._held and self._held <= self._kept:
-            self._tell(len(self.live.events), self.live.transcript)
+            self._tell(len(self.live.events), self.live.transcript, self.live.underway)
         self._keep_within(KEEP_CALL_WITHIN if isinstance(event, ToolCallEnd) else KEEP_WITHIN)
 
     async def claim(self, call: ToolCallPart, arguments: Mapping[str, Any]) -> None:
@@ -124,7 +125,7 @@ class Recorder:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            number, transcript = len(self.live.events), self.live.transcript
+            number, transcript, underway = len(self.live.events), self.live.transcript, self.live.underway
             saved, calls = list(self._unsaved), self._ledger.changes()
             inserted, rewritten = list(self._inserted), set(self._rewritten)
             if number == self._kept and not calls:
@@ -153,7 +154,7 @@ class Recorder:
             self._rewritten -= rewritten
             self._ledger.kept(calls)
         if number > self.live.shown:
-            self._tell(number, transcript)
+            self._tell(number, transcript, underway)
         news.thread_changed(self.channel.thread_pk)
 
     async def close(self) -> None:
@@ -210,10 +211,11 @@ class Recorder:
 
     # -- keeping and telling ---------------------------------------------------------------------------------
 
-    def _tell(self, number: int, transcript: Transcript) -> None:
+    def _tell(self, number: int, transcript: Transcript, underway: Underway) -> None:
         last = self.live.events[number - 1]
         over = isinstance(last, Terminal)
-        self.live.show(number, transcript, self._ended if over else None, _asked_by(last, self.run.public_id))
+        asked = _asked_by(last, self.run.public_id)
+        self.live.show(number, transcript, self._ended if over else None, asked, underway)
         self.channel.tell()
 
     def _keep_within(self, seconds: float) -> None:

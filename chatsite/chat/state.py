@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.messages import Message, Usage
+from agent.underway import NOTHING, Underway
 
 ACTIVE_STATES: frozenset[str] = frozenset({"queued", "running"})
 
@@ -51,8 +52,11 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
+    """`underway` is what goes on in open calls, whichever run asked for them: of the active run only."""
+
     run: RunView
     messages: tuple[Message, ...] = ()
+    underway: Underway = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
 from itertools import accumulate, islice, pairwise
 from typing import Any
 from urllib.parse import quote, unquote
@@ -26,6 +25,7 @@ from agent.events import (
 )
 from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
+from agent.underway import NOTHING, take
 from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
 from chatsite.chat import budgets, models, questions, tree
@@ -279,12 +279,15 @@ def _replay(
     events = events_after(run.pk, 0, number)
     asked = tuple(message_of(row) for row in rows if row.role in BRINGS)
     earlier = tuple(message for segment in before for message in segment.messages)
-    folded = reduce(apply, (event for _, event in events), Transcript(earlier + asked))
+    folded, underway = Transcript(earlier + asked), NOTHING
+    for _, event in events:
+        folded = apply(folded, event)
+        underway = take(underway, event, folded)
     over = bool(events) and isinstance(events[-1][1], Terminal)
     view = (
         view_of(run) if over else replace(view_of(run), state=State.RUNNING, stop_reason="", duration_ms=None)
     )
-    return Segment(view, folded.messages[len(earlier) :]), events[-1][0] if events else 0
+    return Segment(view, folded.messages[len(earlier) :], underway), events[-1][0] if events else 0
 
 
 def _unpack(row: RunEvent, after: int = 0) -> Iterator[tuple[int, Event]]:

@@ -167,3 +167,48 @@ def test_a_broken_provider_is_a_sentence_with_retry(kind: str, chat: Chat, stand
     chat.page.get_by_role("button", name="Retry").click()
     expect(chat.answer).to_contain_text("You said: Hello")
     chat.expect_settled()
+
+
+def test_how_far_a_call_is_stands_in_its_card_and_nothing_moves(chat: Chat):
+    chat.ask("progress")
+    card = chat.card("watch_sky")
+    bar = card.locator("progress")
+    expect(bar).to_be_visible()
+    expect(card.locator(".going")).to_contain_text("of 8")
+    height, first = card.bounding_box()["height"], float(bar.get_attribute("value"))
+    chat.page.wait_for_function(
+        "n => document.querySelector('#log progress')?.value > n", arg=first
+    )  # it goes on
+    assert card.bounding_box()["height"] == height
+    card.locator("summary").click()
+    expect(bar).to_be_visible()
+    chat.page.reload()
+    expect(card.locator(".going")).to_contain_text("of 8")
+    chat.done()
+    expect(bar).to_have_count(0)
+    expect(card.locator(".st")).to_contain_text("done")
+
+
+def test_a_subagents_work_stands_in_the_card_with_its_questions_live_and_after_a_reload(chat: Chat):
+    chat.ask("colleague: What should I wear in Oslo?").done()
+    card = chat.card("ask_colleague").first
+    card.locator("summary").first.click()
+    behind = card.locator(".behind").first
+    expect(behind.locator("> summary")).to_have_text("What the subagent did")
+    expect(behind.locator(".call").first).to_be_hidden()
+    behind.locator("> summary").click()
+    expect(behind.locator(".call .st.done")).to_have_count(2)
+    expect(behind.locator(".inner .md")).to_contain_text("Oslo")
+    shown = chat.transcript()
+    chat.page.reload()
+    card.locator("summary").first.click()
+    behind.locator("> summary").click()
+    assert chat.transcript() == shown
+    chat.ask("colleague: Send an email to ada@example.org").done()
+    card = chat.card("ask_colleague").first
+    expect(card.locator("> summary .st")).to_contain_text("waiting for you")
+    expect(card.get_by_role("button", name="Approve")).to_be_visible()
+    card.get_by_role("button", name="Approve").click()
+    expect(chat.page.locator("#log .run:nth-last-child(-n+2) .answered").first).to_contain_text("Approved")
+    chat.done()
+    chat.expect_settled()

@@ -20,6 +20,7 @@ from chatsite.chat.models import Preset, Run, Thread
 from chatsite.chat.problems import Invalid, Missing, NoPreset, UnknownModel
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.render.picker import models_in
+from chatsite.chat.tools import server_tools
 from tests.chat.conftest import recover, row_of
 from tests.chat.dying import killed_in_mid_answer
 from tests.chat.test_api import body, post
@@ -80,13 +81,13 @@ async def test_a_run_is_given_its_threads_choices_and_keeps_them(person, plays, 
     await settled()
     plain = told(provider)
     assert plain["parameters"] == {}
-    assert plain["tools"] == {"get_weather", "get_clothing_advice", "send_email"}
+    assert plain["tools"] == {tool.name for tool in server_tools()}
 
     await configure(person, thread, **ALL)
     run = await say(person, thread, settled)
     assert told(provider) == {
         "system": "You are helpful.\n\nAnswer as a pirate.",
-        "tools": {"get_weather", "get_clothing_advice"},
+        "tools": plain["tools"] - {"send_email"},
         "parameters": {"temperature": 0.5, "max_tokens": 300, "stop": ["END"]},
     }
     assert run.given["choices"] == ALL
@@ -290,7 +291,7 @@ async def thread(person, plays, settled) -> Thread:
     return await now(done.thread)
 
 
-TOOLS = ["get_weather", "get_clothing_advice", "send_email"]
+TOOLS = [tool.name for tool in server_tools()]
 
 
 async def save(client: AsyncClient, thread: Thread, **form: Any) -> Any:
@@ -303,7 +304,7 @@ async def test_the_form_saves_what_it_shows(client, thread):
         client,
         thread,
         system=f" {HOSTILE}\r\nTwo lines. ",
-        on=TOOLS[:2],
+        on=[name for name in TOOLS if name != "send_email"],
         temperature="0,7",
         stop="END\r\n\r\nSTOP\r\n",
     )

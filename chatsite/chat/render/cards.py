@@ -22,6 +22,7 @@ from chatsite.chat.render.blocks import tidy
 from chatsite.chat.render.context import Context, Question
 from chatsite.chat.render.fields import json_text
 from chatsite.chat.render.markdown import clean, code_html, escape
+from chatsite.chat.render.within import progress_html
 
 MAX_SHOWN = 40_000
 """Characters shown of one call's arguments or result; what is behind is counted, not shown."""
@@ -39,7 +40,7 @@ def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> d
     else:
         arguments, more = call.used_arguments, words.duration(result.duration_ms if result else None)
     return {
-        f"{id}b": f"<span id={id}b class=brief hx-ignore>{escape(_brief(arguments))}</span>",
+        f"{id}b": _glance(f"{id}b", arguments, context.progress[number] if context.progress else None),
         f"{id}s": f'<span id={id}s class="st {state.look}">{state.word}<small>{escape(more)}</small></span>',
         f"{id}q": _questions(f"{id}q", call, questions),
         f"{id}a": f"<div id={id}a hx-ignore>{_arguments(call, arguments, questions)}{_given(beside)}</div>",
@@ -47,12 +48,22 @@ def call_pieces(id: str, call: ToolCallPart, context: Context, number: int) -> d
     }
 
 
-def card(id: str, call: ToolCallPart, pieces: dict[str, str], questions: Sequence[Question]) -> str:
-    """A whole card; open when it waits for a person."""
+def card(
+    id: str, call: ToolCallPart, pieces: dict[str, str], questions: Sequence[Question], within: str
+) -> str:
+    """A whole card, with the run `within` it; open when it waits for a person."""
     brief, state, *rest = pieces.values()
     name = f"<b hx-ignore>{escape(words.plain(call.name))}</b>"
     opened = " open" if any(question.view.open for question in questions) else ""
-    return f"<details id={id} class=call{opened}><summary>{name}{brief}{state}</summary>{''.join(rest)}</details>"
+    head = f"<summary>{name}{brief}{state}</summary>"
+    return f"<details id={id} class=call{opened}>{head}{''.join(rest)}{within}</details>"
+
+
+def _glance(id: str, arguments: str, progress: Any) -> str:
+    """What the folded card says beside its name. Progress takes this place, whose height does not change."""
+    if progress is not None:
+        return f'<span id={id} class="brief going" hx-ignore>{progress_html(progress)}</span>'
+    return f"<span id={id} class=brief hx-ignore>{escape(_brief(arguments))}</span>"
 
 
 def _state_of(call: ToolCallPart, context: Context, number: int) -> words.CallState:

@@ -9,6 +9,7 @@ from typing import Any
 from agent.messages import ToolResultPart
 from chatsite.chat.render.links import Links
 from chatsite.chat.render.steering import question_acts
+from chatsite.chat.render.within import Source, source_of
 from chatsite.chat.state import InterruptView, Segment
 
 Typed = Mapping[str, Sequence[str]]
@@ -40,6 +41,10 @@ class Context:
     """Of each result: what the model was not given (`agent.tool_slots.result_event`)."""
     questions: tuple[tuple[Question, ...], ...] = ()
     """Of each call, in the order in which they were asked."""
+    progress: tuple[Any, ...] = ()
+    """Of each call: what it told last of how far it is; None for nothing."""
+    within: tuple[Source | None, ...] = ()
+    """Of each call: where the run behind it is told."""
     taken_up: str = ""
     """While a call is open: how the later run stands that took this one up."""
     acts: str = ""
@@ -63,14 +68,21 @@ def contexts_of(segment: Segment, links: Links, typed: Typed | None = None) -> l
     for index, message in enumerate(segment.messages):
         calls = message.tool_calls
         results = tuple(own.get(call.id) or links.results.get(call.id) for call in calls)
+        besides = tuple(beside.get(call.id) or links.beside.get(call.id) or {} for call in calls)
+        underway = links.underway
         contexts.append(
             Context(
                 run_state=state,
                 is_open=state == "active" and index == last and message.finish_reason is None,
                 goes_on=index < last,
                 results=results,
-                beside=tuple(beside.get(call.id) or links.beside.get(call.id) or {} for call in calls),
+                beside=besides,
                 questions=tuple(_questions(call.id, links, typed) for call in calls),
+                progress=tuple(underway.progress.get(call.id) for call in calls),
+                within=tuple(
+                    source_of(message, call.id, underway.behind(call.id), kept)
+                    for call, kept in zip(calls, besides, strict=True)
+                ),
                 taken_up=links.taken_up(segment.run) if None in results else "",
                 acts=question_acts(message.id, links.picks.get(message.id))
                 if links.own and message.role == "user"

@@ -9,6 +9,7 @@ Rule 3: applying a fragment twice changes nothing the second time (`swaps.py` sa
     blocks        its settled blocks and tail     markdown      markdown to clean HTML
     cards, ends   tool calls; how a run ended     words         the tables of plain words
     asking        a question to a person          fields        its arguments as a form, and back
+    within        what goes on inside a call      steering      what a person can do with a message
     links         what runs hold of each other's calls
     window        how much of a long thread a page shows at once
 """
@@ -154,6 +155,7 @@ def _same(old: Segment, new: Segment) -> bool:
         return True
     return (
         old.run == new.run
+        and old.underway is new.underway
         and len(old.messages) == len(new.messages)
         and all(a is b for a, b in zip(old.messages, new.messages, strict=True))
     )

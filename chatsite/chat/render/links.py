@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from agent.messages import ToolResultPart
+from agent.underway import NOTHING, Underway
 from chatsite.chat.render import words
 from chatsite.chat.render.steering import Pick, picks_of
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
@@ -33,6 +34,8 @@ class Links:
     """Of the messages that have siblings."""
     own: bool = True
     """Whoever reads may also steer."""
+    underway: Underway = NOTHING
+    """What goes on in open calls."""
     last: RunView | None = None
     open: tuple[InterruptView, ...] = ()
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -46,6 +49,7 @@ class Links:
             self._take(segment)
         self.segments = state.segments
         self.last = state.segments[-1].run if state.segments else None
+        self.underway = state.segments[-1].underway if state.segments else NOTHING
         before, self.picks = self.picks, picks_of(state) if self.own else {}
         told = questions_told(state)
         self.questions = {}

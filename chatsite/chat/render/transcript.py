@@ -30,6 +30,7 @@ from chatsite.chat.render.links import Links
 from chatsite.chat.render.markdown import escape
 from chatsite.chat.render.swaps import gone, replace_shown, short_id, up
 from chatsite.chat.render.window import section_id
+from chatsite.chat.render.within import Source, head_html, segment_of
 from chatsite.chat.state import Segment, ThreadState
 
 
@@ -42,18 +43,21 @@ class _Shown:
     texts: dict[int, Growing] = field(default_factory=dict)
     pieces: dict[str, str] = field(default_factory=dict)
     """Small elements by id, as they are shown."""
+    within: dict[int, tuple[Writer, Source]] = field(default_factory=dict)
+    """Of the runs behind its calls, by the places of these; and where each was told."""
 
 
 class Writer:
     """Knows what the page shows: each message, and the end of each run."""
 
-    def __init__(self, typed: Typed | None = None, *, own: bool = True) -> None:
-        """`own`: whoever reads may also steer, so there are the means for it."""
+    def __init__(self, typed: Typed | None = None, *, own: bool = True, inside: bool = False) -> None:
+        """`own`: whoever reads may also steer, so there are the means for it. `inside` a tool card it is a subagent
+        that speaks."""
         self._messages: dict[str, _Shown] = {}
         self._ends: dict[str, str] = {}
         self._behind: dict[str, str] = {}
         """The runs that the page need not show, by the ids of their elements; as they looked last, where known."""
-        self._own = own
+        self._own, self._inside = own, inside
         self._links = Links(own=own)
         self._typed = typed
 
@@ -73,15 +77,15 @@ class Writer:
 
     def segment(self, segment: Segment) -> str:
         id = section_id(segment)
-        contexts = contexts_of(segment, self._links, self._typed)
-        articles = "".join(
-            self._article(message, context)
-            for message, context in zip(segment.messages, contexts, strict=True)
-        )
+        articles = self._articles(segment)
         end = self._ends[id] = end_html(id, segment, self._links)
         look = "run" if any(message.role == "user" for message in segment.messages) else '"run more"'
         mark = f"<p class=resumed>{words.RESUMED}</p>" if segment.run.resumes else ""
         return f"<section id={id} class={look}>{mark}<div id={id}m>{articles}</div>{end}</section>"
+
+    def _articles(self, segment: Segment) -> str:
+        contexts = contexts_of(segment, self._links, self._typed)
+        return "".join(map(self._article, segment.messages, contexts))
 
     def without(self, segment: Segment) -> str:
         """The fragment that takes a run off the page."""
@@ -105,19 +109,22 @@ class Writer:
                 self._messages.pop(message.id, None)
             yield replace_shown(self.segment(segment))
             return
+        yield from self._article_changes(f"{id}m", segment)
+        end = end_html(id, segment, self._links)
+        if end != self._ends.get(id):
+            self._ends[id] = end
+            yield up(id, end)
+
+    def _article_changes(self, parent: str, segment: Segment) -> Iterable[str]:
         for message, context in zip(
             segment.messages, contexts_of(segment, self._links, self._typed), strict=True
         ):
             shown = self._messages.get(message.id)
             if shown is None:
                 if article := self._article(message, context):
-                    yield up(f"{id}m", article)
+                    yield up(parent, article)
             elif shown.message is not message or shown.context != context:
-                yield self._message_changes(f"{id}m", shown, message, context)
-        end = end_html(id, segment, self._links)
-        if end != self._ends.get(id):
-            self._ends[id] = end
-            yield up(id, end)
+                yield self._message_changes(parent, shown, message, context)
 
     def _article(self, message: Message, context: Context) -> str:
         """A message as an element of its own; "" for those that show as part of others (tool results)."""
@@ -136,7 +143,8 @@ class Writer:
             self._part(shown, id, place, part, context) for place, part in enumerate(message.parts)
         )
         note = shown.pieces["note"] = _turn_note(context, message)
-        return f'<article id={id} class="msg bot" aria-label="{_("Assistant")}">{parts}{note}</article>'
+        look = ("inner", _("Subagent")) if self._inside else ('"msg bot"', _("Assistant"))
+        return f'<article id={id} class={look[0]} aria-label="{look[1]}">{parts}{note}</article>'
 
     def _part(self, shown: _Shown, id: str, place: int, part: Part, context: Context) -> str:
         part_id = f"{id}-{place}"
@@ -157,7 +165,8 @@ class Writer:
                 number = _call_number(shown.message, place)
                 pieces = call_pieces(part_id, part, context, number)
                 shown.pieces.update(pieces)
-                return card(part_id, part, pieces, context.questions[number])
+                within = self._within(shown, place, part_id, context, number)
+                return card(part_id, part, pieces, context.questions[number], within)
             case ImagePart() | FilePart():
                 return f"<p id={part_id} class=note hx-ignore>{attachment(part)}</p>"
         return ""
@@ -193,9 +202,39 @@ class Writer:
                     changes += _piece_changes(shown, {f"{part_id}s": head})
                 return changes
             case ToolCallPart():
-                pieces = call_pieces(part_id, part, context, _call_number(shown.message, place))
-                return _piece_changes(shown, pieces)
+                number = _call_number(shown.message, place)
+                changes = _piece_changes(shown, call_pieces(part_id, part, context, number))
+                return changes + self._within_changes(shown, place, part_id, context, number)
         return ""
+
+    def _within(self, shown: _Shown, place: int, id: str, context: Context, number: int) -> str:
+        """The run behind a call, folded; "" where there is none."""
+        source = context.within[number] if context.within else None
+        if source is None:
+            return ""
+        segment = segment_of(source, context.results[number])
+        inner = Writer(own=False, inside=True)
+        shown.within[place] = inner, source
+        inner._links.underway = self._links.underway
+        head = shown.pieces[f"{id}ns"] = head_html(f"{id}ns", segment)
+        said = f"<div id={id}nm>{inner._articles(segment)}</div>"
+        return f'<details id={id}n class="fold behind"><summary>{head}</summary>{said}</details>'
+
+    def _within_changes(self, shown: _Shown, place: int, id: str, context: Context, number: int) -> str:
+        source, known = context.within[number] if context.within else None, shown.within.get(place)
+        if source is None and known is not None:
+            del shown.within[place]  # its server died before that was kept
+            return gone(f"{id}n")
+        if source is None or known is None:
+            return up(id, html) if (html := self._within(shown, place, id, context, number)) else ""
+        inner, before = known
+        if source is before:
+            return ""
+        shown.within[place] = inner, source
+        segment = segment_of(source, context.results[number])
+        inner._links.underway = self._links.underway
+        changes = "".join(inner._article_changes(f"{id}nm", segment))
+        return changes + _piece_changes(shown, {f"{id}ns": head_html(f"{id}ns", segment)})
 
 
 def _is_last(shown: _Shown, place: int, context: Context) -> bool:

@@ -1,15 +1,19 @@
-"""Two example tools with fixed data. They show the loop; they know nothing of the weather."""
+"""Example tools with fixed data. They show the loop; they know nothing of the weather."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 from uuid import uuid4
 
 from pydantic import Field
 
-from agent import ToolError, tool
+from agent import Agent, ToolContext, ToolError, subagent_tool, tool
+from agent.providers.demo import MODEL, DemoProvider
 
 WARM_FROM = 65
+PER_HOUR = 0.3
+"""Seconds that it takes to look at an hour of the sky."""
 
 
 @tool(idempotent=True)
@@ -36,4 +40,22 @@ def send_email(to: str, subject: str, body: str) -> dict[str, str]:
     return {"status": "sent", "to": to, "id": uuid4().hex}
 
 
-EXAMPLES = (get_weather, get_clothing_advice, send_email)
+@tool(idempotent=True)
+async def watch_sky(
+    hours: Annotated[int, Field(ge=1, le=24, description="How many hours to look at")], ctx: ToolContext
+) -> dict[str, Any]:
+    """Example with fixed data: look at the sky hour by hour. Takes a while and tells how far it is."""
+    for done in range(hours):
+        ctx.emit("watch_sky", {"done": done, "total": hours, "message": f"looking at {done}:00"})
+        await asyncio.sleep(PER_HOUR)
+    return {"hours": hours, "sky": "cloudy, then clear"}
+
+
+ask_colleague = subagent_tool(
+    Agent(DemoProvider(), MODEL, [get_weather, get_clothing_advice, send_email]),
+    name="ask_colleague",
+    description="Example: hand a task to another agent, which plays rules, has the weather and email tools, and "
+    "answers in words.",
+)
+
+EXAMPLES = (get_weather, get_clothing_advice, send_email, watch_sky, ask_colleague)

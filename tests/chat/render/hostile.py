@@ -75,6 +75,7 @@ TAGS = {
     # of a footnote, and of a formula
     *(
         "sup",
+        "progress",
         "math",
         "mi",
         "mn",
@@ -92,7 +93,7 @@ TAGS = {
 }
 OURS = {"hx-up", "hx-set", "hx-add", "hx-partial", "title"}
 ATTRIBUTES = {
-    *("accent", "display", "fence", "form", "mathvariant", "movablelimits", "stretchy", "width"),
+    *("accent", "display", "fence", "form", "max", "mathvariant", "movablelimits", "stretchy", "width"),
     *("alt", "aria-hidden", "aria-label", "checked", "class", "data-v", "disabled", "form", "hidden", "href"),
     *("dir", "hx-ignore", "id", "rel", "src", "tabindex", "start", "target", "type"),
     *(
