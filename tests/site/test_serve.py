@@ -117,6 +117,26 @@ def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, 
     assert frozen > 20 * left
 
 
+LOADED_WHEN_NEEDED = {
+    *("ag_ui", "latex2mathml", "markdown_it", "nh3", "pygments", "rich", "httpx._main"),
+    *("psycopg", "redis", "twisted", "daphne.server", "mcp", "opentelemetry.sdk"),
+}
+LOADED = """
+import sys, chatsite.asgi, chatsite.operator.uvicorn
+from django.urls import get_resolver
+get_resolver().url_patterns
+print(*(name for name in sys.modules if sys.modules[name] is not None))
+"""
+
+
+def test_a_start_loads_nothing_that_only_some_servers_need(tmp_path):
+    ended = manage("shell", "--verbosity", "0", "-c", LOADED, DATA_DIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    loaded = set(ended.stdout.split())
+    assert "chatsite.asgi" in loaded
+    assert not loaded & LOADED_WHEN_NEEDED
+
+
 def test_what_prepares_a_start_leaves_nothing_in_memory(tmp_path):
     here = []
 

@@ -22,9 +22,9 @@ from django.utils.translation import ngettext
 from chatsite.chat.render import words
 from chatsite.chat.render.blocks import tidy
 from chatsite.chat.render.context import Question
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.render.fields import Field, control, fields_of, in_attribute, json_text, name_of
 from chatsite.chat.render.links import questions_told
-from chatsite.chat.render.markdown import escape
 from chatsite.chat.render.swaps import short_id
 from chatsite.chat.state import InterruptView, ThreadState
 

@@ -24,7 +24,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from chatsite.chat.render.markdown import block_html, escape, figure, fresh_html, language_of, raw_html
+from chatsite.chat.render.code import figure, language_of
+from chatsite.chat.render.escaping import escape
+from chatsite.chat.render.markdown import block_html, fresh_html, raw_html
 
 LONG_TAIL = 8_000
 """Characters up to which an open tail is rendered whole at each step."""

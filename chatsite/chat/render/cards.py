@@ -19,9 +19,11 @@ from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResu
 from chatsite.chat.render import words
 from chatsite.chat.render.asking import changed, form_html, mark_of, receipt_html
 from chatsite.chat.render.blocks import tidy
+from chatsite.chat.render.code import code_html
 from chatsite.chat.render.context import Context, Question
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.render.fields import json_text
-from chatsite.chat.render.markdown import clean, code_html, escape
+from chatsite.chat.render.markdown import clean
 from chatsite.chat.render.within import progress_html
 
 MAX_SHOWN = 40_000

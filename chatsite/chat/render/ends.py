@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as lazy
 
 from chatsite.chat.render import steering, words
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.render.links import Links
-from chatsite.chat.render.markdown import escape
 from chatsite.chat.state import RunView, Segment, ThreadState
 
 _BUTTONS: dict[str, tuple[tuple[str, Any], ...]] = {

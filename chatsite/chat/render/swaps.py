@@ -20,7 +20,7 @@ from hashlib import blake2b
 from django.utils.translation import gettext as _
 
 from chatsite.chat.render import words
-from chatsite.chat.render.markdown import escape
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.state import ThreadState
 
 

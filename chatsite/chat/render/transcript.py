@@ -25,9 +25,9 @@ from chatsite.chat.render import words
 from chatsite.chat.render.cards import attachment, call_pieces, card, kept_file, scrolls
 from chatsite.chat.render.context import Context, Typed, contexts_of
 from chatsite.chat.render.ends import end_html
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.render.growing import Growing
 from chatsite.chat.render.links import Links
-from chatsite.chat.render.markdown import escape
 from chatsite.chat.render.swaps import gone, replace_shown, short_id, up
 from chatsite.chat.render.window import section_id
 from chatsite.chat.render.within import Source, head_html, segment_of

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from chatsite.chat.render.blocks import blocks_of
+from chatsite.chat.render.code import code_html, language_of
 from chatsite.chat.render.code_css import css
-from chatsite.chat.render.markdown import block_html, code_html, fresh_html, language_of
+from chatsite.chat.render.markdown import block_html, fresh_html
 from tests.chat.render.hostile import HOSTILE, assert_inert
 
 
