@@ -41,6 +41,11 @@ def number(value: float | Decimal, places: int = 0) -> str:
     return written.translate({ord("."): point, ord(","): get_format("THOUSAND_SEPARATOR")})
 
 
+def figure(value: float) -> str:
+    """A number of a setting, with as many places as it was given."""
+    return number(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
+
+
 def duration(ms: int | None) -> str:
     """`12 ms`, `1.4 s`, `2 min 5 s`; "" when nobody measured."""
     if ms is None:

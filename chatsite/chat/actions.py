@@ -15,6 +15,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
@@ -114,7 +115,9 @@ def send_message(
 
 def check_new(thread: Thread, message: Message) -> None:
     if models.Message.objects.filter(thread=thread, public_id=message.id).exists():
-        raise Conflict("This thread already has another message of that id. Send it with an id of its own.")
+        raise Conflict(
+            gettext("This thread already has another message of that id. Send it with an id of its own.")
+        )
 
 
 def ask(thread: Thread, message: Message, client_id: str, start: Start) -> Begun:
@@ -129,7 +132,9 @@ def _check_same(known: models.Message, message: Message) -> None:
     """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
     kept = store.message_of(known)
     if (kept.text, attachments.ids_in([kept])) != (message.text, attachments.ids_in([message])):
-        raise Conflict("This message was sent already, with another text. Reload the page to see it.")
+        raise Conflict(
+            gettext("This message was sent already, with another text. Reload the page to see it.")
+        )
 
 
 def retry(
@@ -150,7 +155,7 @@ def retry(
         path = path[: named + 1]
     asked = [row for row in path if row.role == models.Message.Role.USER]
     if not asked:
-        raise NothingToRetry("There is no message here to answer again.")
+        raise NothingToRetry(gettext("There is no message here to answer again."))
     check_free(thread, start.run_id)
     run = _begin(thread, start)
     _withdraw_questions(thread, run)
@@ -185,12 +190,12 @@ def answer(
         return Begun(thread, before, fresh=False)
     if any(row.status != Status.OPEN for row in rows):
         raise Unanswerable(
-            "This was answered already; look at the thread for what came of it.", "already_answered"
+            gettext("This was answered already; look at the thread for what came of it."), "already_answered"
         )
     shown = store.runs_on_branch(thread)
     if any(row.run_id not in shown for row in rows):
         raise Unanswerable(
-            "This was asked on another branch of the thread. Show that branch, then answer.",
+            gettext("This was asked on another branch of the thread. Show that branch, then answer."),
             "unknown_interrupt",
         )
     open_rows = list(
@@ -225,10 +230,12 @@ def take_client_results(
     check_free(thread, start.run_id)
     last = thread.runs.order_by("-pk").first()
     if last is not None and last.pk not in store.runs_on_branch(thread):
-        raise Conflict("The calls were made on another branch of the thread. Show that branch first.")
+        raise Conflict(
+            gettext("The calls were made on another branch of the thread. Show that branch first.")
+        )
     if last is None or models.Interrupt.objects.filter(thread=thread, status=Status.OPEN).exists():
         raise Unanswerable(
-            "Open questions are answered together with the client's results.", "missing_answer"
+            gettext("Open questions are answered together with the client's results."), "missing_answer"
         )
     start = _carrying(start, last)
     run = _begin(
@@ -313,7 +320,7 @@ def _answer_one(thread: Thread, resolution: Resolution, *, by: Any, run: Run, no
     )
     if not won:
         raise Unanswerable(
-            "This was answered already; look at the thread for what came of it.", "already_answered"
+            gettext("This was answered already; look at the thread for what came of it."), "already_answered"
         )
 
 
@@ -357,7 +364,9 @@ def check_free(thread: Thread, run_id: str | None) -> None:
     if Run.objects.filter(thread=thread, state__in=Run.ACTIVE).exists():
         raise Busy()
     if run_id is not None and Run.objects.filter(thread=thread, public_id=run_id).exists():
-        raise Conflict("This thread already has a run of that id. Start a new run with an id of its own.")
+        raise Conflict(
+            gettext("This thread already has a run of that id. Start a new run with an id of its own.")
+        )
 
 
 def _first_message(owner: Any, public_id: str | None, client_id: str) -> models.Message | None:

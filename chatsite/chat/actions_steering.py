@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_lazy
 
 from agent.messages import Message, TextPart
 from chatsite.care import holds
@@ -24,11 +25,11 @@ from chatsite.chat.problems import Busy, Conflict
 KEPT_DELETED = timedelta(days=30)
 Role = models.Message.Role
 
-GONE = "This message is not here any more. Reload the page to see what is."
-BUSY = "An answer is still being written here. Wait for it or stop it, then try again."
-NOT_A_QUESTION = "Only a message of your own can be edited."
-NOT_A_MESSAGE = "Only what you or the assistant said can be deleted."
-UNDER_DELETED = "What stood before this message is deleted too. Take that back first."
+GONE = gettext_lazy("This message is not here any more. Reload the page to see what is.")
+BUSY = gettext_lazy("An answer is still being written here. Wait for it or stop it, then try again.")
+NOT_A_QUESTION = gettext_lazy("Only a message of your own can be edited.")
+NOT_A_MESSAGE = gettext_lazy("Only what you or the assistant said can be deleted.")
+UNDER_DELETED = gettext_lazy("What stood before this message is deleted too. Take that back first.")
 
 
 def edit(*, thread: Thread, message_id: str, message: Message, client_id: str, start: Start) -> Begun:
@@ -39,7 +40,9 @@ def edit(*, thread: Thread, message_id: str, message: Message, client_id: str, s
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
         if known.text != message.text:
-            raise Conflict("This message was sent already, with another text. Reload the page to see it.")
+            raise Conflict(
+                gettext("This message was sent already, with another text. Reload the page to see it.")
+            )
         return Begun(thread, known.run, fresh=False)
     thread = actions.locked(thread)
     old = _message(thread, message_id)

@@ -122,7 +122,7 @@ class Agents:
             for model in models
         }
         choices = dict(reversed(choices.items()))
-        choices[DEMO] = ModelChoice(DEMO, "Demo model", self._demo.name)
+        choices[DEMO] = ModelChoice(DEMO, _("Demo model"), self._demo.name)
         default = self._default if self._default in choices else next(iter(choices))
         problems = tuple(source.problem for source in self._sources if source.problem)
         return Catalog(tuple(choices.values()), default, problems)
@@ -165,7 +165,8 @@ class Agents:
         for source in self._sources:
             if model in await source.models():
                 return source.provider
-        raise UnknownModel(f"The model {model[:100]!r} is not there any more. Choose another and try again.")
+        words = _("The model %(model)s is not there any more. Choose another and try again.")
+        raise UnknownModel(words % {"model": repr(model[:100])})
 
 
 def _source(name: str, codec: ModuleType, url: str, key: str, models: list[str]) -> _Source:

@@ -30,6 +30,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 from django.db.models import Q, Sum
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from agent.messages import FilePart, ImagePart, Message, Part, Transcript
 from chatsite.care import holds
@@ -37,6 +38,7 @@ from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import AUDIO, IMAGES, TEXT, Untaken, safe_name, type_of
 from chatsite.chat.models import Attachment, Thread
 from chatsite.chat.problems import Invalid, Problem, TooLong
+from chatsite.phrases import figure
 
 SCHEME = "attachment:"
 _REFERENCE = re.compile(r"attachment:([A-Za-z0-9_-]{1,64})")
@@ -113,9 +115,8 @@ def most_bytes() -> int:
 
 
 def too_large() -> TooLong:
-    return TooLong(
-        f"The file is larger than {setting('ATTACHMENT_MAX_MB'):g} MB, which is the most taken here."
-    )
+    words = gettext("The file is larger than %(most)s MB, which is the most taken here.")
+    return TooLong(words % {"most": figure(setting("ATTACHMENT_MAX_MB"))})
 
 
 def used_by(owner: Any) -> int:
@@ -128,10 +129,11 @@ def used_by(owner: Any) -> int:
 def _check_room(owner: Any, size: int) -> None:
     most = setting("ATTACHMENTS_TOTAL_MB")
     if used_by(owner) + size > most * MB:
-        raise NoRoom(
-            f"Your files would take more than {most:g} MB, which is yours here. "
+        words = gettext(
+            "Your files would take more than %(most)s MB, which is yours here. "
             "Delete threads with files that you do not need any more."
         )
+        raise NoRoom(words % {"most": figure(most)})
 
 
 # -- in ------------------------------------------------------------------------------------------------------
@@ -189,10 +191,11 @@ def checked_type(content: bytes, name: str) -> str:
         raise Unattached(f"{safe_name(name)}: {untaken}") from None
     most = setting("ATTACHMENT_TEXT_MAX_KB")
     if kind == TEXT and len(content) > most * 1024:
-        raise TooLong(
-            f"{safe_name(name)}: text is taken up to {most:g} KB, for a model has to read all of it. "
+        words = gettext(
+            "%(name)s: text is taken up to %(most)s KB, for a model has to read all of it. "
             "Send the part that matters."
         )
+        raise TooLong(words % {"name": safe_name(name), "most": figure(most)})
     return kind
 
 

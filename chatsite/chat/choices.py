@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from agent import ToolRegistry
 from agent.text import storable
 from chatsite.chat.problems import Invalid
+from chatsite.phrases import number
 
 LONGEST_SYSTEM = 20_000
 """Characters of a system prompt."""
@@ -138,12 +139,12 @@ def said_of(error: ValidationError) -> str:
         least, most = bounds_of(path[-1])
         return gettext("%(name)s: write a number from %(least)s to %(most)s.") % {
             "name": name,
-            "least": f"{least:,}",
-            "most": f"{most:,}",
+            "least": number(least),
+            "most": number(most),
         }
     if first["type"] in {"string_too_long", "too_long"}:
         most = first["ctx"]["max_length"]
-        return gettext("%(name)s: %(most)s are the most. Shorten it.") % {"name": name, "most": f"{most:,}"}
+        return gettext("%(name)s: %(most)s are the most. Shorten it.") % {"name": name, "most": number(most)}
     if first["type"] == "extra_forbidden":
         return gettext("%(name)s: there is no such choice here.") % {"name": name}
     return f"{name}: {first['msg']}."

@@ -33,6 +33,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db import DatabaseError, DataError, IntegrityError
+from django.utils.translation import gettext
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
@@ -62,6 +63,7 @@ from chatsite.chat.conf import setting
 from chatsite.chat.heartbeat import PROCESS
 from chatsite.chat.models import Run, Thread, new_public_id
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, TooLong
+from chatsite.phrases import number
 
 
 class _Command(BaseModel):
@@ -290,7 +292,7 @@ async def begin_thread(
     """
     rounds.begin()
     if public_id is not None and not access.sane_thread_id(public_id):
-        raise Invalid("threadId: 1 to 200 printable characters, no slash or backslash among them.")
+        raise Invalid(gettext("threadId: 1 to 200 printable characters, no slash or backslash among them."))
     sent = await _sent(user, command, message)
     preset = await db.read(choosing.preset_of, user, command.preset) if command.preset else None
     stored = preset.model if preset else ""
@@ -337,15 +339,20 @@ def check_text(text: str) -> None:
     """Raises Invalid or TooLong, in words, for a text that cannot be sent."""
     limit = setting("CHAT_MESSAGE_MAX_CHARS")
     if not text.strip():
-        raise Invalid("The message is empty. Write something, then send.")
+        raise Invalid(gettext("The message is empty. Write something, then send."))
     if len(text) > limit:
-        raise TooLong(
-            f"The message has {len(text):,} characters; {limit:,} is the most. Shorten it or send it in pieces."
+        words = gettext(
+            "The message has %(size)s characters; %(most)s is the most. Shorten it or send it in pieces."
         )
+        raise TooLong(words % {"size": number(len(text)), "most": number(limit)})
     if "\x00" in text:
-        raise Invalid("The message holds a NUL character, which cannot be stored. Remove it and send again.")
+        raise Invalid(
+            gettext("The message holds a NUL character, which cannot be stored. Remove it and send again.")
+        )
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Invalid("The message holds half a character (a lone surrogate). Remove it and send again.")
+        raise Invalid(
+            gettext("The message holds half a character (a lone surrogate). Remove it and send again.")
+        )
 
 
 def _resolutions(thread: Thread, answers: list[OneAnswer]) -> list[Resolution]:
@@ -382,7 +389,7 @@ async def _sent(user: Any, command: Said, message: Message | None) -> dict[str, 
     if text.strip() or all(isinstance(part, TextPart) for part in parts):
         check_text(text)
     if command.client_id and not access.sane_id(command.client_id):
-        raise Invalid("The message's id must be 1 to 200 printable characters.")
+        raise Invalid(gettext("The message's id must be 1 to 200 printable characters."))
     client_id = command.client_id or new_public_id()
     if command.text.strip() and message is None:
         parts = (*parts, TextPart(command.text))
@@ -453,7 +460,7 @@ async def _asked(action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> A
             if last_try:
                 raise _broken_by(error, taken) from error
         except DataError as error:
-            raise Invalid("This holds something that the database cannot store.") from error
+            raise Invalid(gettext("This holds something that the database cannot store.")) from error
         except DatabaseError as error:
             raise NotStored from error
     raise AssertionError("unreachable")
@@ -469,5 +476,5 @@ def _broken_by(error: IntegrityError, taken: type[Problem]) -> Problem:
     if "chat_thread" in said and "public_id" in said:
         return taken()
     return Conflict(
-        "Something else was stored under this id in the same moment. Send it again with another id."
+        gettext("Something else was stored under this id in the same moment. Send it again with another id.")
     )

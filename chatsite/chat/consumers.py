@@ -77,7 +77,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         except ValidationError as error:
             await self._answer(asked, type="problem", code="invalid_request", message=_first_error(error))
         except DatabaseError:
-            await self._answer(asked, type="problem", code=NotStored.code, message=NotStored.words)
+            await self._answer(asked, type="problem", code=NotStored.code, message=str(NotStored.words))
         except KeyOutOfScope:  # it was taken from the key since
             await self.close(KEY_OUT_OF_SCOPE)
         except Problem as problem:

@@ -14,13 +14,16 @@ import codecs
 import unicodedata
 from pathlib import PurePosixPath
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
 from agent.text import storable
 
 TEXT = "text/plain"
 PDF = "application/pdf"
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 AUDIO = frozenset({"audio/wav", "audio/mpeg"})
-TAKEN = "PNG, JPEG, GIF and WebP images, PDF, text and code, WAV and MP3"
+TAKEN = _("PNG, JPEG, GIF and WebP images, PDF, text and code, WAV and MP3")
 
 LONGEST_NAME = 120
 
@@ -37,22 +40,22 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
 RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 KNOWN: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"PK\x03\x04", "a ZIP archive (Word, Excel and PowerPoint files are such too)"),
-    (0, b"PK\x05\x06", "an empty ZIP archive"),
-    (0, b"\x1f\x8b", "a gzip archive"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
-    (0, b"Rar!", "a RAR archive"),
-    (0, b"MZ", "a program for Windows"),
-    (0, b"\x7fELF", "a program for Linux"),
-    (0, b"\xd0\xcf\x11\xe0", "an old Office file"),
-    (0, b"II*\x00", "a TIFF image"),
-    (0, b"MM\x00*", "a TIFF image"),
-    (0, b"BM", "a BMP image"),
-    (0, b"OggS", "an Ogg file"),
-    (0, b"\x1aE\xdf\xa3", "a Matroska or WebM video"),
-    (4, b"ftypheic", "a HEIC image"),
-    (4, b"ftypavif", "an AVIF image"),
-    (4, b"ftyp", "an MP4 or QuickTime file"),
+    (0, b"PK\x03\x04", _("a ZIP archive (Word, Excel and PowerPoint files are such too)")),
+    (0, b"PK\x05\x06", _("an empty ZIP archive")),
+    (0, b"\x1f\x8b", _("a gzip archive")),
+    (0, b"7z\xbc\xaf\x27\x1c", _("a 7-Zip archive")),
+    (0, b"Rar!", _("a RAR archive")),
+    (0, b"MZ", _("a program for Windows")),
+    (0, b"\x7fELF", _("a program for Linux")),
+    (0, b"\xd0\xcf\x11\xe0", _("an old Office file")),
+    (0, b"II*\x00", _("a TIFF image")),
+    (0, b"MM\x00*", _("a TIFF image")),
+    (0, b"BM", _("a BMP image")),
+    (0, b"OggS", _("an Ogg file")),
+    (0, b"\x1aE\xdf\xa3", _("a Matroska or WebM video")),
+    (4, b"ftypheic", _("a HEIC image")),
+    (4, b"ftypavif", _("an AVIF image")),
+    (4, b"ftyp", _("an MP4 or QuickTime file")),
 )
 """What people try, so that they are told what they have in hand."""
 
@@ -72,7 +75,7 @@ class Untaken(ValueError):
 
 def type_of(content: bytes) -> str:
     if not content:
-        raise Untaken("The file is empty.")
+        raise Untaken(gettext("The file is empty."))
     for magic, kind in MAGIC:
         if content.startswith(magic):
             return kind
@@ -82,8 +85,10 @@ def type_of(content: bytes) -> str:
         return TEXT
     for offset, magic, words in KNOWN:
         if content.startswith(magic, offset):
-            raise Untaken(f"The file is {words}. What is taken: {TAKEN}.")
-    raise Untaken(f"The file is of no kind that is taken: {TAKEN}. Text must be UTF-8.")
+            said = gettext("The file is %(kind)s. What is taken: %(kinds)s.")
+            raise Untaken(said % {"kind": words, "kinds": TAKEN})
+    said = gettext("The file is of no kind that is taken: %(kinds)s. Text must be UTF-8.")
+    raise Untaken(said % {"kinds": TAKEN})
 
 
 def read_text(content: bytes) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from agent.text import storable
 from chatsite.care import holds
@@ -19,6 +20,7 @@ from chatsite.chat import store
 from chatsite.chat.actions import TITLE_LENGTH
 from chatsite.chat.models import Message, Run, RunEvent, Share, Thread, ToolCall
 from chatsite.chat.problems import Invalid, Missing
+from chatsite.phrases import number
 
 KEPT_DELETED = timedelta(days=30)
 ROWS_A_STEP = 500
@@ -40,9 +42,9 @@ def organize(
     if title is not None:
         title = " ".join(title.split())
         if not title:
-            raise Invalid("A thread needs a name. Write one, or leave it as it is.")
+            raise Invalid(gettext("A thread needs a name. Write one, or leave it as it is."))
         if len(title) > 200:
-            raise Invalid("A name has at most 200 characters. Shorten it.")
+            raise Invalid(gettext("A name has at most 200 characters. Shorten it."))
         thread.title, thread.titled = title, Thread.Titled.PERSON
     if pinned is not None:
         thread.pinned_at = now if pinned else None
@@ -106,11 +108,12 @@ def remove_deleted() -> bool:
 def share(*, thread: Thread, by: Any, live: bool = False, days: int | None = None) -> Share:
     """A link to the branch as it is now, or (`live`) as it will be whenever somebody looks. `days` until it ends."""
     if days is not None and not 1 <= days <= LONGEST_SHARE:
-        raise Invalid(f"A link lasts 1 to {LONGEST_SHARE} days, or until you take it back.")
+        words = gettext("A link lasts 1 to %(most)s days, or until you take it back.")
+        raise Invalid(words % {"most": number(LONGEST_SHARE)})
     if shares_of(thread).count() >= MOST_SHARES:
-        raise Invalid("This thread has as many links as it may have. Take one back first.")
+        raise Invalid(gettext("This thread has as many links as it may have. Take one back first."))
     if thread.head_id is None:
-        raise Invalid("There is nothing to share here yet.")
+        raise Invalid(gettext("There is nothing to share here yet."))
     return Share.objects.create(
         thread=thread,
         head_id=None if live else thread.head_id,

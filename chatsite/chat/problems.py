@@ -6,12 +6,15 @@ Each is raised by actions or commands; a door turns it into its own shape by `st
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
 
 
 class Problem(Exception):
     status = HTTPStatus.BAD_REQUEST
     code = "invalid_request"
-    words = "That cannot be done."
+    words: Any = _("That cannot be done.")
     retry_after: int | None = None
     """Seconds after which the same may work, when that is known."""
 
@@ -36,19 +39,21 @@ class TooLong(Problem):
 class Missing(Problem):
     status = HTTPStatus.NOT_FOUND
     code = "not_found"
-    words = "There is no such thread."
+    words: Any = _("There is no such thread.")
 
 
 class KeyOutOfScope(Problem):
     status = HTTPStatus.FORBIDDEN
     code = "key_scope"
-    words = "This API key does not open the chat. Use one with the scope `chat`, or ask an administrator to add it."
+    words: Any = _(
+        "This API key does not open the chat. Use one with the scope `chat`, or ask an administrator to add it."
+    )
 
 
 class Busy(Problem):
     status = HTTPStatus.CONFLICT
     code = "run_active"
-    words = "An answer is still being written here. Wait for it or stop it, then send again."
+    words: Any = _("An answer is still being written here. Wait for it or stop it, then send again.")
 
 
 class Conflict(Problem):
@@ -64,7 +69,9 @@ class NothingToRetry(Problem):
 class NothingToContinue(Problem):
     status = HTTPStatus.CONFLICT
     code = "nothing_to_continue"
-    words = "There is no lost answer at the end of this thread to continue. Reload the page to see what came of it."
+    words: Any = _(
+        "There is no lost answer at the end of this thread to continue. Reload the page to see what came of it."
+    )
 
 
 class Unanswerable(Problem):
@@ -90,12 +97,14 @@ class NoPreset(Problem):
 class NotStored(Problem):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "database_unavailable"
-    words = "The server cannot reach its database just now. Your message is not sent; try again in a moment."
+    words: Any = _(
+        "The server cannot reach its database just now. Your message is not sent; try again in a moment."
+    )
     retry_after = 2
 
 
 class Restarting(Problem):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "restarting"
-    words = "The server is restarting. Nothing was sent; try again in a few seconds."
+    words: Any = _("The server is restarting. Nothing was sent; try again in a few seconds.")
     retry_after = 5

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -172,9 +174,13 @@ def _in_order(name: str, entries: list[RunEntry] | list[MessageEntry]) -> set[st
     return seen
 
 
+def too_large() -> str:
+    return gettext("The file is too large: %(most)s MB is the limit.") % {"most": MAX_BYTES // 2**20}
+
+
 def read_file(text: str | bytes) -> ThreadFile:
     if len(text) > MAX_BYTES:
-        raise Invalid(f"The file is too large: {MAX_BYTES // 2**20} MB is the limit.")
+        raise Invalid(too_large())
     try:
         file = ThreadFile.model_validate_json(text)
     except ValidationError as error:
@@ -183,11 +189,12 @@ def read_file(text: str | bytes) -> ThreadFile:
             "."
         )
         why = first["msg"].removeprefix("Value error, ")
-        raise Invalid(
-            f"This is not a thread that was exported here. {f'{place}: ' if place else ''}{why}"[:500]
-        ) from None
+        said = gettext("This is not a thread that was exported here.")
+        raise Invalid(f"{said} {f'{place}: ' if place else ''}{why}"[:500]) from None
     except RecursionError:
-        raise Invalid("This is not a thread that was exported here: it is nested too deep.") from None
+        raise Invalid(
+            gettext("This is not a thread that was exported here: it is nested too deep.")
+        ) from None
     _check_no_references(file)
     return file
 
@@ -199,7 +206,8 @@ def _check_no_references(file: ThreadFile) -> None:
         inner = [part for content in results if not isinstance(content, str) for part in content]
         for part in [*said.parts, *inner]:
             if isinstance(part, GivenEntry) and (part.url or "").lower().startswith(attachments.SCHEME):
-                raise Invalid(f"messages[{place}]: it refers to a file that this one does not hold.")
+                words = gettext("messages[%(place)s]: it refers to a file that this one does not hold.")
+                raise Invalid(words % {"place": place})
 
 
 # -- out -----------------------------------------------------------------------------------------------------
@@ -325,12 +333,12 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
 
 # -- for people ----------------------------------------------------------------------------------------------
 
-_SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System", "developer": "System"}
+_SPEAKERS = {"user": _("You"), "assistant": _("Assistant"), "system": _("System"), "developer": _("System")}
 
 
 def markdown_of(state: ThreadState) -> str:
     """The branch that is shown, as Markdown: what was said, and each tool call with its result, folded as code."""
-    lines = [f"# {state.title or 'Thread'}"]
+    lines = [f"# {state.title or gettext('Thread')}"]
     results = {
         part.tool_call_id: part
         for segment in state.segments
@@ -381,4 +389,4 @@ def _files(parts: tuple[Any, ...]) -> str:
 def _name_of(part: ImagePart | FilePart) -> str:
     if part.name:
         return part.name
-    return part.mime_type or ("image" if isinstance(part, ImagePart) else "file")
+    return part.mime_type or (gettext("image") if isinstance(part, ImagePart) else gettext("file"))

@@ -26,6 +26,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.http import content_disposition_header
+from django.utils.translation import gettext
 from django.views.decorators.csrf import csrf_exempt
 
 from agent.messages import Message, Part
@@ -76,7 +77,8 @@ async def take(owner: Any, name: str, pieces: Pieces, length: int | None) -> Att
     if draining.is_draining():
         raise Restarting
     if _at_work.get(owner.pk, 0) >= AT_ONCE:
-        raise NoRoom(f"{AT_ONCE} files are on their way already. Wait for one of them.")
+        words = gettext("%(count)s files are on their way already. Wait for one of them.")
+        raise NoRoom(words % {"count": AT_ONCE})
     _at_work[owner.pk] = _at_work.get(owner.pk, 0) + 1
     try:
         return await stored(owner, await _drafted(name, pieces))
@@ -140,7 +142,9 @@ def _bytes_in(part: Given) -> str | None:
 async def _upload(user: Any, query: Mapping[str, str], pieces: Pieces, length: int | None) -> Reply:
     name = query.get("name", "")
     if not name:
-        raise Invalid("name: say what the file is called, as `POST /api/attachments?name=report.pdf`.")
+        raise Invalid(
+            gettext("name: say what the file is called, as `POST /api/attachments?name=report.pdf`.")
+        )
     try:
         row = await take(user, name, pieces, length)
     except OSError as error:
@@ -159,10 +163,10 @@ async def download(user: Any, thread_id: str, id: str) -> Reply:
 
 async def file_reply(row: Attachment | None) -> Reply:
     if row is None:
-        raise Missing("There is no such file.")
+        raise Missing(gettext("There is no such file."))
     path = attachments.path_of(row.digest)
     if not await asyncio.to_thread(path.is_file):
-        raise Missing("This file is not on the server any more.")
+        raise Missing(gettext("This file is not on the server any more."))
     return Reply(200, _pieces_of(path), headers_of(row))
 
 

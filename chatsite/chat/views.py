@@ -25,6 +25,7 @@ from django.http import (
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.translation import gettext
 from django.views.decorators.http import require_GET, require_POST, require_safe
 from pydantic import ValidationError
 
@@ -231,7 +232,7 @@ def _answer_of(form: QueryDict, state: ThreadState) -> Answer:
     except Unreadable as unreadable:
         raise Invalid(str(unreadable)) from None
     except ValidationError:
-        raise Invalid("Choose an answer for each question, then send.") from None
+        raise Invalid(gettext("Choose an answer for each question, then send.")) from None
 
 
 def _one_answer(question: InterruptView, posted: Mapping[str, Sequence[str]]) -> OneAnswer:
@@ -307,7 +308,7 @@ async def refused(request: HttpRequest, row: Thread | None, problem: Problem) ->
 
 async def _not_found(request: HttpRequest) -> HttpResponse:
     if by_htmx(request):
-        words = "This thread is not here any more. Copy what you wrote and start a new one."
+        words = gettext("This thread is not here any more. Copy what you wrote and start a new one.")
         return HttpResponse(format_html('<p class="notice error" role="alert">{}</p>', words), status=404)
     return await db.read(render, request, "404.html", status=404)
 
@@ -373,7 +374,7 @@ def _threads_of(user_pk: int) -> list[dict[str, Any]]:
     return [
         {
             "public_id": row.public_id,
-            "title": row.title or "New thread",
+            "title": row.title or gettext("New thread"),
             "updated_at": row.updated_at,
             "pinned": row.pinned_at is not None,
             "running": row.pk in running,

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent.text import storable
@@ -62,7 +63,7 @@ async def organize(request: HttpRequest, thread_id: str) -> HttpResponse:
     try:
         command = Organize.model_validate(asked)
     except ValueError:
-        raise Invalid("Choose what to change, then send.") from None
+        raise Invalid(gettext("Choose what to change, then send.")) from None
     try:
         await commands.perform(request.person, thread_id, command, door="page")  # type: ignore[attr-defined]
     except Invalid as problem:
@@ -105,7 +106,7 @@ async def _change_links(request: HttpRequest, thread: Thread) -> None:
         return
     asked = request.POST.get("days", "").strip()
     if asked and not (asked.isascii() and asked.isdigit() and len(asked) < 6):
-        raise Invalid("Write the number of days as a whole number, or leave it empty.")
+        raise Invalid(gettext("Write the number of days as a whole number, or leave it empty."))
     await db.write(
         organizing.share,
         thread=thread,
@@ -167,9 +168,9 @@ async def take_in(request: HttpRequest) -> HttpResponse:
     try:
         upload = request.FILES.get("file")
         if upload is None:
-            raise Invalid("Choose the file of a thread that was exported here, then send it.")
+            raise Invalid(gettext("Choose the file of a thread that was exported here, then send it."))
         if upload.size is None or upload.size > transfer.MAX_BYTES:
-            raise TooLong(f"The file is too large: {transfer.MAX_BYTES // 2**20} MB is the limit.")
+            raise TooLong(transfer.too_large())
         file = await db.read(lambda: transfer.read_file(upload.read()))
         file = await transfer_files.kept(request.person, file)  # type: ignore[attr-defined]
         thread = await db.write(transfer.take_in, request.person, file)  # type: ignore[attr-defined]

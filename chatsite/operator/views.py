@@ -8,6 +8,8 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils.html import format_html
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
@@ -20,8 +22,8 @@ from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_ad
 
 logger = logging.getLogger(__name__)
 
-TOO_LARGE = "That is more than the server takes at once. Go back, and send less of it."
-MALFORMED = "The server could not make sense of this request. Go back, reload the page and try again."
+TOO_LARGE = _("That is more than the server takes at once. Go back, and send less of it.")
+MALFORMED = _("The server could not make sense of this request. Go back, reload the page and try again.")
 
 
 @sensitive_post_parameters()
@@ -93,5 +95,7 @@ def server_error(request):
     except Exception:  # whatever it was, it must not take the answer with it
         logger.exception("The page for errors failed")
         return HttpResponse(
-            "Something went wrong on the server.\n", status=500, content_type="text/plain; charset=utf-8"
+            gettext("Something went wrong on the server.") + "\n",
+            status=500,
+            content_type="text/plain; charset=utf-8",
         )

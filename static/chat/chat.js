@@ -7,6 +7,9 @@
   const [form, text, notice, scroll, log, jump, stream] =
     ["composer", "text", "composer-notice", "scroll", "log", "jump", "stream"].map(byId);
   document.documentElement.classList.add("js");
+  const { lang } = document.documentElement;
+  const words = JSON.parse(byId("page-words").textContent);
+  const filled = (sentence, values) => sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
   const say = (words) => {
     const p = Object.assign(document.createElement("p"), { className: "notice error", textContent: words });
@@ -17,7 +20,7 @@
   const localTimes = () => {
     for (const time of document.querySelectorAll("#log time:not([title])")) {
       time.title = time.textContent;
-      time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+      time.textContent = new Date(time.dateTime).toLocaleString(lang, { dateStyle: "medium", timeStyle: "short" });
     }
   };
   localTimes();
@@ -130,8 +133,8 @@
   const { edits } = form.elements; // the message that is edited: what is typed then is no draft
   const keepDraft = () => edits?.value || keep(draft, text.value);
   const max = +text.dataset.max; // counted as UTF-16, so an emoji is two: a little stricter than the server
-  const digits = (value) => value.toLocaleString("en");
-  const tooLong = (length) => say(`That is ${digits(length)} characters; the limit is ${digits(max)}. Send it in parts.`);
+  const digits = (value) => value.toLocaleString(lang);
+  const tooLong = (length) => say(filled(words.long, { size: digits(length), most: digits(max) }));
   const fit = () => {
     if (CSS.supports("field-sizing", "content")) return;
     text.style.height = "auto";
@@ -187,11 +190,7 @@
     if (source === form && text.value === sent) edits?.value ? edit("", recall(draft) || "") : fill("");
     notice.replaceChildren();
   };
-  const SIGNED_OUT = "You are signed out. Sign in in another tab, then send again; your text is kept here.";
-  const REFUSED = {
-    403: "The server refused this, perhaps because the page is old. Copy your text and reload the page.",
-    413: "That message is too large for the server.",
-  };
+  const REFUSED = { 403: words.old, 413: words.large };
 
   document.addEventListener("htmx:config:request", (event) => {
     const { sourceElement, request } = event.detail.ctx;
@@ -209,12 +208,12 @@
     if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
     if (ctx.target?.id === "older" && ctx.response.raw.ok && !ctx.response.raw.redirected) return;
     const { redirected, status } = ctx.response.raw;
-    say((redirected && SIGNED_OUT) || REFUSED[status] || `The server had an error (${status}). Your text is kept; try again.`);
+    say((redirected && words.signed_out) || REFUSED[status] || filled(words.error, { status }));
     Object.assign(ctx, { swap: "none", text: "" });
   });
   document.addEventListener("htmx:error", (event) => {
     if ([undefined, stream].includes(event.detail.ctx?.sourceElement)) return;
-    say(`${navigator.onLine ? "The server cannot be reached." : "You are offline."} Your text is kept; send it again later.`);
+    say(navigator.onLine ? words.unreached : words.offline);
   });
   for (const past of ["sent", "stopped", "retried", "continued", "answered", "forgotten", "edited", "branched", "restored"]) {
     document.addEventListener(`threadloom:${past}`, (event) => {
@@ -264,8 +263,8 @@
       if (connection()) return;
       clearTimeout(silence);
       cursor = raw?.headers.get("X-Thread-Cursor") || cursor;
-      if (raw?.redirected) say(SIGNED_OUT);
-      else if (raw?.status === 404) say("This thread is not here any more.");
+      if (raw?.redirected) say(words.signed_out);
+      else if (raw?.status === 404) say(words.gone);
       else if (polls && raw?.ok) failures = 0, setTimeout(open, 200);
       else later();
     });
@@ -307,7 +306,7 @@
     const answer = [...run.querySelectorAll(".bot > .md")].map((part) => part.innerText).join("\n\n");
     run.classList.remove("copying");
     await write(button.closest("figure")?.querySelector("code").textContent ?? answer);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+    button.textContent = words.copied;
+    setTimeout(() => (button.textContent = words.copy), 1500);
   });
 })();

@@ -22,7 +22,7 @@
   const size = (bytes) => {
     const small = bytes < 2 ** 20; // as the limits are counted
     const [value, unit] = small ? [bytes / 2 ** 10, "kilobyte"] : [bytes / 2 ** 20, "megabyte"];
-    return value.toLocaleString([], { style: "unit", unit, maximumFractionDigits: value < 10 ? 1 : 0 });
+    return value.toLocaleString(document.documentElement.lang, { style: "unit", unit, maximumFractionDigits: value < 10 ? 1 : 0 });
   };
 
   const changed = () => {
@@ -128,7 +128,7 @@
     for (const file of files.slice(0, room)) {
       if (file.size > max) say(words.big, { name: file.name, size: size(file.size), max: size(max) });
       else if (!file.size) say(words.empty, { name: file.name });
-      else chipOf({ file, name: file.name || "file", state: "waiting" });
+      else chipOf({ file, name: file.name || words.file, state: "waiting" });
     }
     changed();
     next();

@@ -156,7 +156,22 @@ PROBLEM_WORDS = {
     "unknown_tool": _("This tool is not there any more. The question can only be denied or cancelled."),
 }
 
+PAGE_WORDS = {
+    "copy": _("Copy"),
+    "copied": _("Copied"),
+    "long": _("That is {size} characters; the limit is {most}. Send it in parts."),
+    "signed_out": _("You are signed out. Sign in in another tab, then send again; your text is kept here."),
+    "old": _("The server refused this, perhaps because the page is old. Copy your text and reload the page."),
+    "large": _("That message is too large for the server."),
+    "error": _("The server had an error ({status}). Your text is kept; try again."),
+    "unreached": _("The server cannot be reached. Your text is kept; send it again later."),
+    "offline": _("You are offline. Your text is kept; send it again later."),
+    "gone": _("This thread is not here any more."),
+}
+"""Of the page's own script."""
+
 UPLOAD_WORDS = {
+    "file": _("file"),
     "waiting": _("Waiting"),
     "checking": _("Checking"),
     "attached": _("{name} is attached."),

@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
 from chatsite.chat import attachments
 from chatsite.chat.conf import setting
@@ -28,6 +29,12 @@ def client_id() -> str:
 @register.simple_tag
 def max_chars() -> int:
     return int(setting("CHAT_MESSAGE_MAX_CHARS"))
+
+
+@register.simple_tag
+def page_words() -> dict[str, str]:
+    """The sentences of chat.js."""
+    return {name: str(text) for name, text in words.PAGE_WORDS.items()}
 
 
 @register.simple_tag
@@ -62,9 +69,10 @@ def mark_of(thread_id: str) -> str:
 def by_age(threads: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     """The threads, newest first, under Pinned, Today, This week, Older; no empty group."""
     now = timezone.localtime()
-    groups: dict[str, list[Mapping[str, Any]]] = {"Pinned": [], "Today": [], "This week": [], "Older": []}
+    pinned, today, week, older = _("Pinned"), _("Today"), _("This week"), _("Older")
+    groups: dict[str, list[Mapping[str, Any]]] = {pinned: [], today: [], week: [], older: []}
     for thread in threads:
         days = (now.date() - timezone.localtime(thread["updated_at"]).date()).days
-        age = "Today" if days < 1 else "This week" if days < 7 else "Older"
-        groups["Pinned" if thread.get("pinned") else age].append(thread)
+        age = today if days < 1 else week if days < 7 else older
+        groups[pinned if thread.get("pinned") else age].append(thread)
     return ((name, group) for name, group in groups.items() if group)
