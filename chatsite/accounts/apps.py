@@ -8,3 +8,8 @@ class AccountsConfig(AppConfig):
     label = "accounts"
     verbose_name = "Accounts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from chatsite.care import lines
+
+        lines.register("chatsite.accounts.personal")

@@ -30,7 +30,7 @@ def record(
     reason: str = "",
     door: str = "",
     facts: Mapping[str, Any] | None = None,
-) -> None:
+) -> Entry:
     """Write down that `actor` (a user; None: nobody who is known) did this. `action` is dotted words: "key.made".
 
     `subject` is whom or what it was done to, as text: "user ada", "thread Xb3…", "key tl-4f…".
@@ -48,16 +48,18 @@ def record(
         head = _held_head()
         if not seal_fits(head):
             _append(head, action="audit.seal_broken", facts={"head": head.number, "hash": head.hash})
-        _append(head, **said)
+        entry = _append(head, **said)
         head.seal = seal_of(head)
         head.save(update_fields=["number", "hash", "seal"])
+    return entry
 
 
-def _append(head: Head, **said: Any) -> None:
+def _append(head: Head, **said: Any) -> Entry:
     entry = Entry(number=head.number + 1, at=timezone.now(), previous=head.hash, **said)
     entry.hash = hash_of(entry)
     entry.save()
     head.number, head.hash = entry.number, entry.hash
+    return entry
 
 
 def _held_head() -> Head:

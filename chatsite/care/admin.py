@@ -1,4 +1,4 @@
-"""Holds in Django admin: placed and lifted with a reason."""
+"""Holds and erasures in Django admin, each with a reason."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
-from chatsite.care import asking, holds
-from chatsite.care.forms import HoldForm
-from chatsite.care.models import Hold
+from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin, as_json
+from chatsite.care import asking, erasing, holds
+from chatsite.care.forms import HoldForm, PersonForm
+from chatsite.care.models import Erasure, Hold
 from chatsite.phrases import plain
+
+LONGEST_WAIT = 10.0
+"""Seconds that an administrator waits for an erasure; upkeep does the rest."""
 
 
 @admin.register(Hold)
@@ -75,3 +79,57 @@ class HoldAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("reason"))
     def short_reason(self, row: Hold) -> str:
         return plain(row.reason) or NOTHING
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnlyAdmin):
+    fields = (
+        "user_name", "user_id", "reason", "asked_by", "door", "started_at", "finished_at", "rows_before", "whole_proof",
+    )  # fmt: skip
+    list_display = ("user_name", "state", "asked_by", "started_at", "finished_at")
+    search_fields = ("user_name",)
+    search_help_text = gettext_lazy("User name.")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("care.add_erasure"))
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = PersonForm(request.POST or None, initial=request.GET.dict())
+        if form.is_valid():
+            try:
+                return self._erase(request, **form.cleaned_data)
+            except holds.Refused as refused:
+                form.add_error(None, str(refused))
+        return asking.ask(
+            self,
+            request,
+            form,
+            title=_("Erase a user"),
+            explain=_(
+                "All that is theirs goes: threads, files, keys, requests, sessions, the account. There is no way back; "
+                "export it before, if somebody may need it."
+            ),
+            button=_("Erase for good"),
+        )
+
+    def _erase(self, request: HttpRequest, user: Any, reason: str) -> HttpResponse:
+        erasure = erasing.begin(user, reason=reason, actor=request.user, door="admin")
+        if erasing.run(erasure, seconds=LONGEST_WAIT):
+            messages.success(request, _("The user was erased. Below is the proof."))
+        else:
+            messages.info(request, _("The account is shut; the rest goes in the background, bit by bit."))
+        return asking.to(reverse("admin:care_erasure_change", args=[erasure.pk]))
+
+    @admin.display(description=gettext_lazy("state"))
+    def state(self, row: Erasure) -> str:
+        return _("done") if row.finished_at else _("under way")
+
+    @admin.display(description=gettext_lazy("rows before"))
+    def rows_before(self, row: Erasure) -> SafeString | str:
+        return as_json(row.before)
+
+    @admin.display(description=gettext_lazy("proof"))
+    def whole_proof(self, row: Erasure) -> SafeString | str:
+        return as_json(row.proof)

@@ -32,3 +32,25 @@ class Hold(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user}: {self.thread or _('everything')}"
+
+
+class Erasure(models.Model):
+    """`before` counts rows by table; `proof` is the document, once all is gone. No key leads to the person."""
+
+    user_id = models.CharField(_("user's id"), max_length=64, unique=True)
+    user_name = models.CharField(_("user"), max_length=200, db_index=True)
+    reason = models.CharField(_("reason"), max_length=2000)
+    asked_by = models.CharField(_("asked by"), max_length=200, blank=True)
+    door = models.CharField(_("door"), max_length=20, blank=True)
+    before = models.JSONField(_("rows before"), default=dict)
+    started_at = models.DateTimeField(_("started"), default=timezone.now)
+    finished_at = models.DateTimeField(_("finished"), null=True, blank=True, db_index=True)
+    proof = models.JSONField(_("proof"), null=True, blank=True)
+
+    class Meta:
+        default_permissions = ("add", "view")
+        verbose_name = _("erasure")
+        verbose_name_plural = _("erasures")
+
+    def __str__(self) -> str:
+        return self.user_name

@@ -9,8 +9,9 @@ class ChatConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from chatsite.care import housework
+        from chatsite.care import housework, lines
         from chatsite.chat import checks, search  # noqa: F401  (`checks` registers the system checks)
 
         housework.register("threads", "chatsite.chat.upkeep.step")
+        lines.register("chatsite.chat.personal")
         post_migrate.connect(search.prepare, sender=self)

@@ -312,6 +312,22 @@ def remove_unused() -> bool:
     return True
 
 
+def erase_some(owner_pk: Any) -> int:
+    """Remove some of a person's files, whoever holds them, and of their rows; how many. It is somebody who goes.
+
+    The bytes first: as long as a row says so, somebody knows that there is something left to remove.
+    """
+    with transaction.atomic():
+        _hold_rows()
+        rows = list(Attachment.objects.filter(owner=owner_pk).order_by("pk")[:REMOVED_AT_ONCE])
+        digests = {row.digest for row in rows}
+        others = Attachment.objects.filter(digest__in=digests).exclude(owner=owner_pk)
+        for digest in digests - set(others.values_list("digest", flat=True)):
+            path_of(digest).unlink(missing_ok=True)
+        Attachment.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    return len(rows)
+
+
 def sweep(shard: str) -> int:
     """Remove files of one folder that no row knows (a user who was erased, a crash); how many."""
     if setting("ATTACHMENTS_DIR") is None:

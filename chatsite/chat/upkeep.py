@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import cycle, groupby
 from typing import Any
@@ -27,7 +27,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agent.wire import jsontext
-from chatsite.care import holds
+from chatsite.care import holds, housework
 from chatsite.chat import actions_steering, attachments, db, organizing, retention, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
@@ -70,10 +70,15 @@ async def keep_house() -> None:
 
 
 async def _work_off() -> None:
+    for job in housework.steps().values():
+        await _work_off_one(job)
+
+
+async def _work_off_one(job: Callable[[], bool]) -> None:
     worked = True
     while worked:
         began = time.monotonic()
-        worked = await db.aside(step)
+        worked = await db.aside(job)
         await asyncio.sleep((time.monotonic() - began) / SHARE)
 
 

@@ -8,7 +8,8 @@ class GatewayConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from chatsite.care import housework
+        from chatsite.care import housework, lines
         from chatsite.gateway import checks  # noqa: F401  (registers the system checks)
 
         housework.register("exchanges", "chatsite.gateway.retention.step")
+        lines.register("chatsite.gateway.personal")

@@ -10,6 +10,8 @@ class PoliciesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from chatsite.care import lines
         from chatsite.policies import rules
 
         rules.listen()
+        lines.register("chatsite.policies.personal")

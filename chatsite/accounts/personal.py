@@ -1,0 +1,58 @@
+"""What there is of people beside what they do here (`chatsite.care.lines`): keys, sessions, ways to sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import SESSION_KEY, get_user_model
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
+from django.db.models import Q, QuerySet
+
+from chatsite.care.lines import AT_ONCE, Rows
+
+
+class Sessions(Rows):
+    """No column says whose a session is: all are looked into."""
+
+    __slots__ = ()
+
+    def count(self, pk: Any) -> int:
+        return sum(1 for _ in _sessions_of(pk))
+
+    def erase_some(self, pk: Any) -> int:
+        keys = [key for key, _ in zip(_sessions_of(pk), range(AT_ONCE), strict=False)]
+        Session.objects.filter(session_key__in=keys).delete()
+        return len(keys)
+
+
+def _sessions_of(pk: Any) -> Iterator[str]:
+    for session in Session.objects.iterator(chunk_size=AT_ONCE):
+        if str(session.get_decoded().get(SESSION_KEY, "")) == str(pk):
+            yield session.session_key
+
+
+class AdminLog(Rows):
+    """What they did in the admin, and what was done to their account there, which has their name."""
+
+    __slots__ = ()
+
+    def of(self, pk: Any) -> QuerySet[Any]:
+        people = ContentType.objects.get_for_model(get_user_model())
+        return LogEntry.objects.filter(Q(user=pk) | Q(content_type=people, object_id=str(pk)))
+
+
+LINES = (
+    Sessions("sessions.Session", ""),
+    AdminLog("admin.LogEntry", "user"),
+    Rows("account.EmailConfirmation", "email_address__user"),
+    Rows("account.EmailAddress", "user"),
+    Rows("mfa.Authenticator", "user"),
+    Rows("socialaccount.SocialToken", "account__user"),
+    Rows("socialaccount.SocialAccount", "user"),
+    Rows("accounts.ApiKey", "user"),
+    Rows("auth.User_groups", "user"),
+    Rows("auth.User_user_permissions", "user"),
+)
