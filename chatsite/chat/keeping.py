@@ -132,7 +132,7 @@ def keep(batch: Batch) -> int | None:
     if not statements.update(Run, {"turns": batch.turns} | _end_of(batch), STILL_OURS, ours):
         raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
-        cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events))
+        cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events, batch.at))
     head = _append_messages(batch) if batch.messages else batch.head
     for message, before in batch.inserted:
         _insert_message(batch, message, before)
@@ -274,14 +274,18 @@ def ending_of(event: RunFinished | RunError) -> Ending:
     return Ending(State.FINISHED, event.stop_reason, finish_reason)
 
 
-def _pack(run_pk: int, first: int, events: Sequence[Event]) -> list[EventRow]:
-    """One row an event; an unbroken line of deltas of one entity is one row."""
+def _pack(run_pk: int, first: int, events: Sequence[Event], at: datetime) -> list[EventRow]:
+    """One row an event; an unbroken line of deltas of one entity is one row. A delta has no time of its own: its row
+    says `at`, when its batch was kept."""
     rows: list[EventRow] = []
+    kept_at = round(at.timestamp() * 1000)
     for key, group in _lines(events):
         number = first + len(group) - 1
         data = encode_event(group[0])
-        if key is not None and len(group) > 1:
-            data = {**data, "delta": [event.delta for event in group]}  # type: ignore[union-attr]
+        if key is not None:
+            data["at"] = kept_at
+            if len(group) > 1:
+                data["delta"] = [event.delta for event in group]  # type: ignore[union-attr]
         rows.append((run_pk, first, number, data["type"], jsontext.dump(data)))
         first = number + 1
     return rows

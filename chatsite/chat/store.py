@@ -7,7 +7,7 @@ fold, `agent.reducer.apply`, so a reader cannot tell which one it got.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
@@ -309,6 +309,32 @@ def deltas_of(data: Mapping[str, Any]) -> list[str]:
         return delta if isinstance(delta, list) else [delta]
     ends = list(accumulate(map(int, data["sizes"].split())))
     return [delta[begin:end] for begin, end in pairwise([0, *ends])]
+
+
+def batches_of(data: Mapping[str, Any]) -> list[tuple[int, int | None]]:
+    """The batches that a row's deltas came in: how many each had, and when it was kept, in ms."""
+    at = data.get("at")
+    if "batches" not in data:
+        return [(len(deltas_of(data)), at)]
+    found: list[tuple[int, int | None]] = []
+    for batch in data["batches"].split():
+        count, _, later = batch.partition("+")
+        at = at + int(later or 0) if at is not None else None
+        found.append((int(count), at))
+    return found
+
+
+def as_batches(batches: Sequence[tuple[int, int | None]]) -> dict[str, Any]:
+    """The same as a row holds it: `at` is the first one's, and `batches` says how much later each of the others came,
+    as in "12 9+204 8+199". Nothing where a time is not known, as in logs from before they were kept."""
+    times = [at for _, at in batches if at is not None]
+    if len(times) < len(batches):
+        return {}
+    counts = [str(count) for count, _ in batches]
+    later = [
+        f"{count}+{at - before}" for count, (before, at) in zip(counts[1:], pairwise(times), strict=True)
+    ]
+    return {"at": times[0], "batches": " ".join([counts[0], *later])}
 
 
 def _rebuilt(end: RunEvent) -> Iterator[tuple[int, Event]]:

@@ -54,6 +54,7 @@ JOBS = (
     retention.throw_away_old,
 )
 DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}
+OF_ITS_DELTAS = {"delta", "sizes", "at", "batches"}
 ENDS = {"RUN_FINISHED", "RUN_ERROR"}
 
 
@@ -148,7 +149,7 @@ def _grows(row: RunEvent) -> object:
     """What the row's deltas grow; for a row that stands alone, a key that no other has."""
     if row.type not in DELTAS or "metadata" in row.data:
         return row.number
-    return sorted((key, value) for key, value in row.data.items() if key not in {"delta", "sizes"})
+    return sorted((key, value) for key, value in row.data.items() if key not in OF_ITS_DELTAS)
 
 
 def _is_list(row: RunEvent) -> bool:
@@ -160,7 +161,9 @@ def _make_one(line: list[RunEvent]) -> None:
     """The line as its last row, which has the right number already."""
     deltas = [delta for row in line for delta in store.deltas_of(row.data)]
     sizes = " ".join(str(len(delta)) for delta in deltas)
-    data = jsontext.dump({**line[-1].data, "delta": "".join(deltas), "sizes": sizes})
+    times = store.as_batches([batch for row in line for batch in store.batches_of(row.data)])
+    grown = {key: value for key, value in line[-1].data.items() if key not in OF_ITS_DELTAS}
+    data = jsontext.dump({**grown, "delta": "".join(deltas), "sizes": sizes, **times})
     RunEvent.objects.filter(pk__in=[row.pk for row in line[:-1]]).delete()
     with connection.cursor() as cursor:
         # Past the ORM, whose JSON writes six bytes for each letter that is not ASCII.

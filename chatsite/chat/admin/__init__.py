@@ -7,6 +7,7 @@
     questions     what people were asked, what they answered, their standing answers
     transcript    a thread as its people see it, with what each turn and run came to
     eventlog      what a run said, entry by entry
+    replay        what the page showed of a run, moment by moment
 
 Rule 1: nobody edits a transcript here, not even a superuser.
 Rule 2: content of others is opened with a permission and a reason, and that is on record (`adminkit.reading`).

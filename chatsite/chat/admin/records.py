@@ -29,7 +29,7 @@ from chatsite.adminkit.base import (
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
 from chatsite.chat import attachments, uploads
-from chatsite.chat.admin import eventlog, filters, transcript
+from chatsite.chat.admin import eventlog, filters, replay, transcript
 from chatsite.chat.admin.subjects import name_for, name_threads, short_id, subject_of, transcript_url
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
 from chatsite.chat.render import words
@@ -204,6 +204,7 @@ class RunAdmin(ReadOnlyAdmin):
         return (
             (_("In the transcript"), transcript_url(row.thread_id, run=row.pk)),
             (_("Event log"), reverse("admin:chat_run_events", args=[row.pk])),
+            (_("Replay"), reverse("admin:chat_run_replay", args=[row.pk])),
             (_("Messages"), list_url(Message, run__id__exact=row.pk)),
             (_("Tool calls"), list_url(ToolCall, run__id__exact=row.pk)),
         )
@@ -243,8 +244,26 @@ class RunAdmin(ReadOnlyAdmin):
         return as_json(row.usage)
 
     def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.events_view)
-        return [path("<int:pk>/events/", view, name="chat_run_events"), *super().get_urls()]
+        events = self.admin_site.admin_view(self.events_view)
+        replayed = self.admin_site.admin_view(self.replay_view)
+        return [
+            path("<int:pk>/events/", events, name="chat_run_events"),
+            path("<int:pk>/replay/", replayed, name="chat_run_replay"),
+            *super().get_urls(),
+        ]
+
+    def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A moment of a run; with `part`, without the page around it."""
+        self.require_view(request)
+        run = get_object_or_404(Run.objects.select_related("thread", "parent"), pk=pk)
+        asked = reading.opening(request, subject_of(run.thread), "replay", further="at" in request.GET)
+        if asked is not None:
+            return HttpResponse(status=403) if "part" in request.GET else asked
+        moment = replay.page_of(run, request.GET.get("at"))
+        if "part" in request.GET:
+            return TemplateResponse(request, "admin/chat/moment.html", moment)
+        context = {**self.admin_site.each_context(request), **moment, "links": self.links(run)}
+        return TemplateResponse(request, "admin/chat/replay.html", context)
 
     def events_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         self.require_view(request)
