@@ -159,6 +159,7 @@ def _with_theirs(event: Any, offered: Any) -> Event:
     metadata = {key: value for key, value in theirs.items() if key not in OWN_KEYS} | own
     if type(event) is not ev.ToolCallResult:
         return cast("Event", replace(event, metadata=metadata or None))
-    if "full" in own and "full" in theirs:
-        metadata["full"] = theirs["full"]  # the content over again, before it was cut
+    for key in ("full", "subagent"):  # the content over again, and how it came about
+        if key in own and key in theirs:
+            metadata[key] = theirs[key]
     return cast("Event", replace(event, content=offered.content, metadata=metadata or None))

@@ -231,7 +231,10 @@ class Middleware:
         return None
 
     def on_after_tool_call(self, ctx: MiddlewareContext, call: ToolCall, result: ToolResultPart) -> Maybe:
-        """A ToolResultPart to put in its place; None leaves it. An error stays an error."""
+        """A ToolResultPart for the model to read in its place; None leaves it. An error stays an error.
+
+        Readers still get what the tool gave (`metadata["full"]`). What nobody may see is taken out in `on_event`.
+        """
         return None
 
     def on_tool_phase_complete(self, ctx: MiddlewareContext, results: Sequence[ToolResultPart]) -> Maybe:

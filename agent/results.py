@@ -9,6 +9,7 @@ an error                          `{"error": message}`, and a code beside it
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,16 @@ def _as_json(value: Any) -> str:
         return storable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
 
 
+def text_of(result: ToolResultPart) -> str:
+    """What of a result is text."""
+    content = result.content
+    return content if isinstance(content, str) else _text_in(content)
+
+
+def _text_in(parts: Iterable[ContentPart]) -> str:
+    return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A result for the model, and the whole text when the model does not get all of it."""
@@ -75,7 +86,7 @@ def cut_to(content: Content, limit: int | None) -> Cut:
         parts.append(part)
     if tuple(parts) == content:
         return Cut(content)
-    return Cut(tuple(parts), full="\n".join(part.text for part in content if isinstance(part, TextPart)))
+    return Cut(tuple(parts), full=_text_in(content))
 
 
 def _cut_text(text: str, limit: int) -> str:

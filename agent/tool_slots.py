@@ -25,7 +25,7 @@ from agent.messages import ToolCallPart, ToolResultPart
 from agent.middleware import Skip, ToolCall, Transform
 from agent.nesting import Berth, Nest, Suspended
 from agent.receipts import BEGUN
-from agent.results import UNKNOWN_OUTCOME, content_of, cut_to, error_result
+from agent.results import UNKNOWN_OUTCOME, content_of, cut_to, error_result, text_of
 from agent.text import storable
 from agent.tool_attempts import BROKEN, attempt_tool, failure
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput, ToolRegistry, parse
@@ -147,11 +147,13 @@ class Slot:
     async def _finished(self, done: _Done) -> _Done:
         call = ToolCall(self.call, self.tool, done.arguments, self.claimed)
         try:
-            return replace(done, result=await self._hooks.on_after_tool_call(call, done.result))
+            result = await self._hooks.on_after_tool_call(call, done.result)
         except (Aborted, MiddlewareFailed):
             if self.claimed:
                 return done  # what happened has happened
             raise
+        instead = self.claimed and result.content != done.result.content
+        return replace(done, result=result, full=done.full or text_of(done.result) if instead else done.full)
 
     async def _run(self) -> _Done:
         call, tool = self.call, self.tool
@@ -292,8 +294,8 @@ def result_event(
     transformed: str | None = None,
     beside: Mapping[str, Any] = MappingProxyType({}),
 ) -> ToolCallResult:
-    """`metadata["full"]` is the whole text of a result of which the model gets a part, `editedArguments` what a
-    person made of the call's arguments, `transformedArguments` what a middleware did."""
+    """`metadata["full"]` is what the tool gave where the model gets a part of it, or a middleware's text in its place;
+    `editedArguments` what a person made of the call's arguments, `transformedArguments` what a middleware did."""
     metadata = {**beside, "full": full, "editedArguments": edited, "transformedArguments": transformed}
     return ToolCallResult(
         message_id=ctx.new_id(),

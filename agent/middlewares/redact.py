@@ -7,8 +7,9 @@ behind it. A match that comes in pieces is found all the same: the end of a text
 one, at most `window` characters, so a pattern whose beginning is no match needs a window as long as that.
 
     text, thoughts                  piece by piece, as they stream
-    results of tools, and their     whole
-      whole text where it was cut
+    results of tools, their whole   whole
+      text where that was another,
+      and a subagent's transcript
     progress and other Customs      every string in their value
     arguments of calls              only with `arguments=True`: tools get what is told, so a hidden value is gone
     what a person writes            never
@@ -100,8 +101,9 @@ class Redact(Middleware):
 
     def _result(self, event: ev.ToolCallResult) -> Event:
         metadata = event.metadata
-        if metadata and isinstance(metadata.get("full"), str):
-            metadata = {**metadata, "full": self.hide(metadata["full"])}
+        if metadata is not None:
+            beside = {key: self._inside(metadata[key]) for key in ("full", "subagent") if key in metadata}
+            metadata = {**metadata, **beside}
         return replace(event, content=self._content(event.content), metadata=metadata)
 
     def _content(self, content: str | tuple[ContentPart, ...]) -> str | tuple[ContentPart, ...]:

@@ -587,3 +587,4 @@ async def test_what_it_says_passes_the_outer_runs_middlewares():
     texts = "".join(e.delta for e in told.of(ev.TextMessageContent) if e.subagent_run_id)
     assert texts == "The key is [hidden]."
     assert told.results[0].content == "The key is [hidden]."
+    assert key not in repr(told.results[0].metadata["subagent"])

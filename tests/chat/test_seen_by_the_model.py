@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from django.test import override_settings
 
 from agent import ToolRegistry, Transform, tool
 from agent.middleware import Middleware
+from agent.middlewares import Redact
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import db, eventlog, store
 from chatsite.chat.agents import Agents, use_agents
@@ -62,6 +64,49 @@ async def test_arguments_that_a_middleware_changed_stand_beside_the_models_own(p
     with override_settings(CHAT_MIDDLEWARE=["tests.chat.test_seen_by_the_model.Renames"]):
         for html in await shown(person, settled, monkeypatch, call):
             assert html.index("/etc/passwd") < html.index("What the tool was given") < html.index("/safe/a")
+
+
+class Summary(Middleware):
+    def on_after_tool_call(self, ctx, call, result):
+        return replace(result, content="A file about <b>x</b>.")
+
+
+class Refuses(Middleware):
+    def on_after_tool_call(self, ctx, call, result):
+        return replace(result, content='{"error": "Too long to be read."}', error="too_long")
+
+
+class Hides(Redact):
+    def __init__(self):
+        super().__init__("the very end")
+
+    def fresh(self):
+        return Hides()
+
+
+async def test_a_result_that_a_middleware_replaced_is_the_tools_for_the_person_and_the_other_for_the_model(
+    person, settled, monkeypatch
+):
+    call = Turn(calls=[("c1", "read_file", {"name": "a"})])
+    with override_settings(CHAT_MIDDLEWARE=["tests.chat.test_seen_by_the_model.Summary"]):
+        for html in await shown(person, settled, monkeypatch, call):
+            whole, saw = html.split("<summary>What the model saw</summary>")
+            assert "the very end" in whole
+            assert "A file about &lt;b&gt;x&lt;/b&gt;." in saw
+    with override_settings(CHAT_MIDDLEWARE=["tests.chat.test_seen_by_the_model.Refuses"]):
+        for html in await shown(person, settled, monkeypatch, call):
+            error, gave = html.split("<summary>What the tool gave</summary>")
+            assert "Too long to be read." in error
+            assert "the very end" in gave
+
+
+async def test_what_is_hidden_is_hidden_from_the_person_too(person, settled, monkeypatch):
+    call = Turn(calls=[("c1", "read_file", {"name": "a"})])
+    both = ["tests.chat.test_seen_by_the_model.Summary", "tests.chat.test_seen_by_the_model.Hides"]
+    with override_settings(CHAT_MIDDLEWARE=both):
+        for html in await shown(person, settled, monkeypatch, call):
+            assert "the very end" not in html
+            assert "[hidden]" in html
 
 
 async def test_what_the_model_read_as_it_is_shown_is_shown_once(person, plays, settled):

@@ -152,8 +152,7 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
     label, full = f"<p class=lab>{_('Result')}</p>", beside.get("full")
     if isinstance(full, str) and result.error is None:
         saw = _result(result, {}).removeprefix(label)
-        folded = f"<details class=fold><summary>{_('What the model saw')}</summary>{saw}</details>"
-        return f"{label}{_code(pretty(full))}{folded}"
+        return f"{label}{_code(pretty(full))}{_folded(_('What the model saw'), saw)}"
     if isinstance(result.content, str):
         texts, others = [result.content], []
     else:
@@ -163,9 +162,17 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
         said, code = _error_message(texts[0] if texts else ""), words.plain(result.error)
         if words.call_state(result.error).look == "idle":  # nothing failed: it did not come to it
             return f"<p class=lab>{_('What the assistant was told')}</p><p class=raw>{escape(said)}</p>"
-        return f"<p class=lab>{_('Error')}</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
+        given = _folded(_("What the tool gave"), _code(pretty(full))) if isinstance(full, str) else ""
+        error = (
+            f"<p class=lab>{_('Error')}</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
+        )
+        return f"{error}{given}"
     shown = "".join(_code(pretty(text)) for text in texts)
     return f"{label}{shown}" + "".join(f"<p class=note>{attachment(part)}</p>" for part in others)
+
+
+def _folded(head: str, html: str) -> str:
+    return f"<details class=fold><summary>{head}</summary>{html}</details>"
 
 
 def _error_message(content: str) -> str:
