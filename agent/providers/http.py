@@ -29,6 +29,7 @@ from agent.errors import (
     RequestRejected,
 )
 from agent.events import TurnEnd, TurnEvent
+from agent.providers.addresses import Reach, was_refused
 from agent.providers.base import TurnRequest
 from agent.providers.transport import (
     NETWORK_ERRORS,
@@ -58,6 +59,10 @@ MAX_ERROR_BODY = 64 * 1024
 MAX_MODELS_BODY = 10 * 1024 * 1024
 LONGEST_WAIT = 30.0
 """Seconds. An endpoint that asks for more is not waited for: the error says when to try again."""
+AWAY = (
+    "The address of the model's endpoint leads into a private network, or to where no endpoint is. "
+    "The operator allows private ones with PRIVATE_ENDPOINTS=true."
+)
 AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
 
@@ -69,6 +74,8 @@ class Endpoint:
     name: str
     base_url: str
     api_key: str | None = field(default=None, repr=False)
+    reach: Reach = Reach.ANYWHERE
+    """How far its name may lead: less where somebody else than the operator wrote it."""
 
     def __post_init__(self) -> None:
         key = (self.api_key or "").strip()
@@ -250,7 +257,7 @@ class HttpProvider:
         return None if asked > LONGEST_WAIT else asked + random.uniform(0, 0.25) * min(asked, 1)
 
     async def _try(self, method: str, path: str, content: bytes | None) -> Answer:
-        client = self._client or shared_client()
+        client = self._client or shared_client(self._endpoint.reach)
         answer: Answer | None = None
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
@@ -303,6 +310,10 @@ class HttpProvider:
             return ProviderTimeout(
                 f"The model's endpoint could not be reached within {self._timeouts.connect:g} seconds."
             )
+        if was_refused(error):
+            refused = ProviderUnreachable(AWAY)
+            refused.retryable = False
+            return refused
         if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError):
             wrong = ProviderUnreachable("The address of the model's endpoint is not valid.")
             wrong.retryable = False

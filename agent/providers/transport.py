@@ -14,6 +14,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -21,6 +22,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from agent.errors import ProviderTimeout, ProviderUnreachable
+from agent.providers.addresses import Reach, sockets_within
 
 DRAIN = 0.1
 """Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
@@ -92,43 +94,44 @@ class Answer:
         return b""
 
 
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+Clients = dict[Reach, httpx.AsyncClient]
+Sessions = dict[Reach, aiohttp.ClientSession]
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Clients] = WeakKeyDictionary()
 
 
-def shared_client() -> httpx.AsyncClient:
+def shared_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
     """The client of the running event loop; connections cannot move from one loop to another."""
-    loop = asyncio.get_running_loop()
-    client = _clients.get(loop)
+    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    client = clients.get(reach)
     if client is None or client.is_closed:
-        client = _clients[loop] = make_client()
+        client = clients[reach] = make_client(reach)
     return client
 
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Sessions] = WeakKeyDictionary()
 
 
-def shared_session() -> aiohttp.ClientSession:
+def shared_session(reach: Reach = Reach.ANYWHERE) -> aiohttp.ClientSession:
     """The running loop's connections below httpx's interface, for whoever passes bytes on and counts microseconds."""
-    loop = asyncio.get_running_loop()
-    session = _sessions.get(loop)
+    sessions = _sessions.setdefault(asyncio.get_running_loop(), {})
+    session = sessions.get(reach)
     if session is None or session.closed:
-        session = _sessions[loop] = _make_session()
+        session = sessions[reach] = _make_session(reach)
     return session
 
 
 async def close_shared_clients() -> None:
     """Closes what the running loop shares. That of loops that are gone went with them."""
-    client = _clients.pop(asyncio.get_running_loop(), None)
-    if client is not None:
+    for client in _clients.pop(asyncio.get_running_loop(), {}).values():
         await client.aclose()
-    session = _sessions.pop(asyncio.get_running_loop(), None)
-    if session is not None:
+    for session in _sessions.pop(asyncio.get_running_loop(), {}).values():
         await session.close()
 
 
-def make_client() -> httpx.AsyncClient:
+def make_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
     return httpx.AsyncClient(
-        transport=AiohttpTransport(client=_make_session, verify=_UNUSED, trust_env=False),
+        transport=AiohttpTransport(client=partial(_make_session, reach), verify=_UNUSED, trust_env=False),
         follow_redirects=False,
         trust_env=False,
         timeout=httpx.Timeout(None, connect=10),
@@ -140,8 +143,11 @@ _UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """What the transport would connect with, had it no session of ours; else it reads a store of certificates for it."""
 
 
-def _make_session() -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=0, ssl=checked_against(), keepalive_timeout=30)
+def _make_session(reach: Reach) -> aiohttp.ClientSession:
+    guard = None if reach is Reach.ANYWHERE else sockets_within(reach)
+    connector = aiohttp.TCPConnector(
+        limit=0, ssl=checked_against(), keepalive_timeout=30, socket_factory=guard
+    )
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
 

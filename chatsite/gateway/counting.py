@@ -69,6 +69,7 @@ async def _ask(target: Target, body: Body, headers: Mapping[str, str]) -> int:
         {**endpoint.headers, **headers},
         endpoint.timeouts,
         endpoint.client_timeout,
+        endpoint.reach,
     )
     try:
         if not 200 <= answer.status < 300:

@@ -28,6 +28,7 @@ import aiohttp
 from yarl import URL
 
 from agent.errors import InvalidRequest
+from agent.providers.addresses import Reach
 from agent.providers.base import Provider
 from agent.providers.http import Endpoint as Address
 from agent.providers.http import HttpProvider, Timeouts
@@ -68,6 +69,7 @@ class Endpoint:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     timeouts: Timeouts = NO_TIMEOUTS
     client_timeout: aiohttp.ClientTimeout = NO_CLIENT_TIMEOUT
+    reach: Reach = Reach.ANYWHERE
     listed: tuple[str, ...] | None = None
     """Models that it serves under their own names; empty: it is asked; None: only those that have a public name."""
 
@@ -137,11 +139,12 @@ def make_endpoint(
     headers: Mapping[str, str] | None = None,
     listed: tuple[str, ...] | None = None,
     timeouts: Timeouts | None = None,
+    reach: Reach = Reach.ANYWHERE,
 ) -> Endpoint:
     """Raises InvalidRequest when the address or the key cannot be one."""
     codec = CODECS[dialect]
     timeouts = timeouts or default_timeouts()
-    address = Address(name=name, base_url=base_url, api_key=api_key or None)
+    address = Address(name=name, base_url=base_url, api_key=api_key or None, reach=reach)
     own = {**codec.headers(address.api_key), **{key.lower(): value for key, value in (headers or {}).items()}}
     return Endpoint(
         name=name,
@@ -154,6 +157,7 @@ def make_endpoint(
         secrets=(*([address.api_key] if address.api_key else []), *(headers or {}).values()),
         timeouts=timeouts,
         client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
+        reach=reach,
         listed=listed,
     )
 

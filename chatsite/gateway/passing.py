@@ -151,7 +151,12 @@ async def pass_on(target: Target, dialect: Dialect, body: Body, headers: Mapping
     endpoint = target.endpoint
     raw = body.named(target.model)
     answer = await upstream.send(
-        endpoint.url, raw, {**endpoint.headers, **headers}, endpoint.timeouts, endpoint.client_timeout
+        endpoint.url,
+        raw,
+        {**endpoint.headers, **headers},
+        endpoint.timeouts,
+        endpoint.client_timeout,
+        endpoint.reach,
     )
     try:
         if not 200 <= answer.status < 300:

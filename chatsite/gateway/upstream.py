@@ -20,7 +20,8 @@ import aiohttp
 from yarl import URL
 
 from agent.errors import BadStream, ProviderError, ProviderTimeout, ProviderUnreachable
-from agent.providers.http import Timeouts
+from agent.providers.addresses import Reach, was_refused
+from agent.providers.http import AWAY, Timeouts
 from agent.providers.transport import shared_session
 
 LARGE = 512 * 1024
@@ -93,12 +94,13 @@ async def send(
     headers: Mapping[str, str],
     timeouts: Timeouts,
     client_timeout: aiohttp.ClientTimeout,
+    reach: Reach = Reach.ANYWHERE,
 ) -> Answer:
     """The answer, of whatever status, with its first piece. Raises ProviderError."""
     response: aiohttp.ClientResponse | None = None
     try:
         async with asyncio.timeout(timeouts.first_byte):
-            response = await shared_session().post(
+            response = await shared_session(reach).post(
                 url, data=_payload(body), headers=headers, timeout=client_timeout, allow_redirects=False
             )
             answer = Answer(response, timeouts.idle)
@@ -131,4 +133,8 @@ def _network_error(error: Exception, timeouts: Timeouts) -> ProviderError:
             return late
         case aiohttp.ClientResponseError():
             return BadStream("The model's endpoint does not speak HTTP. Is its address right?")
+    if was_refused(error):
+        away = ProviderUnreachable(AWAY)
+        away.retryable = False
+        return away
     return ProviderUnreachable("The model's endpoint could not be reached.")
