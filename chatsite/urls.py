@@ -5,6 +5,7 @@ from django.urls import include, path
 from django.views.i18n import set_language
 
 from chatsite.accounts.urls import later
+from chatsite.care.views import my_data
 from chatsite.operator.metrics import metrics
 from chatsite.operator.views import healthz, readyz, setup
 
@@ -13,6 +14,7 @@ urlpatterns = [
     path("admin/login/", later("chatsite.accounts.views.admin_login"), name="admin_login"),
     path("admin/", admin.site.urls),
     path("accounts/", include("chatsite.accounts.urls")),
+    path("account/data", my_data, name="my_data"),
     path("setup/<str:token>/", setup, name="setup"),
     path("language", set_language, name="set_language"),
     path("healthz", healthz, name="healthz"),

@@ -1,5 +1,7 @@
 """What this app itself has of people."""
 
+from chatsite.care.exporting import audit_of
 from chatsite.care.lines import Stays
 
 LINES = (Stays("care.Hold", "user", "whoever has a hold is not erased"),)
+EXPORTS = (audit_of,)

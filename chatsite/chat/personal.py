@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from chatsite.care.exporting import PIECE, Part, as_json
 from chatsite.care.lines import Named, Rows
-from chatsite.chat import attachments
-from chatsite.chat.models import Run
+from chatsite.chat import attachments, store, transfer, transfer_files
+from chatsite.chat.models import Attachment, Preset, Run, Thread
 
 
 class Files(Rows):
@@ -41,3 +43,45 @@ def before_erasing(user: Any) -> None:
     active = Run.objects.filter(thread__owner=user, state__in=Run.ACTIVE)
     for pk in list(active.values_list("pk", flat=True)):
         Run.objects.filter(pk=pk, state__in=Run.ACTIVE).update(stop_requested=True)
+
+
+# -- out -----------------------------------------------------------------------------------------------------
+
+
+def threads_of(user: Any) -> Iterator[Part]:
+    """Those that were thrown away, too, for as long as they are here."""
+    for pk in list(Thread.objects.filter(owner=user).order_by("pk").values_list("pk", flat=True)):
+        thread = Thread.objects.filter(pk=pk).first()
+        if thread is not None:
+            place = f"threads/{pk:06}-{transfer.file_name(thread.title)}"
+            file = transfer_files.with_bytes(transfer.file_of(thread), thread)
+            yield f"{place}.json", [file.as_json().encode()]
+            yield f"{place}.md", [transfer.markdown_of(store.load_state(thread)).encode()]
+
+
+def files_of(user: Any) -> Iterator[Part]:
+    for row in Attachment.objects.filter(owner=user).order_by("pk").iterator(chunk_size=200):
+        yield f"attachments/{row.public_id}-{_safe(row.name)}", _content(row)
+
+
+def _content(row: Attachment) -> Iterator[bytes]:
+    """Nothing of a file that is not there: its row is in the archive all the same."""
+    try:
+        with attachments.path_of(row.digest).open("rb") as file:
+            while piece := file.read(PIECE):
+                yield piece
+    except OSError:
+        return
+
+
+def _safe(name: str) -> str:
+    """As one step of a path, on any system."""
+    return "".join(sign if sign.isalnum() or sign in "._- " else "_" for sign in name).strip(". ") or "file"
+
+
+def presets_of(user: Any) -> Iterator[Part]:
+    rows = Preset.objects.filter(owner=user).order_by("pk").values("name", "model", "choices", "is_default")
+    yield "presets.json", as_json(list(rows))
+
+
+EXPORTS = (threads_of, files_of, presets_of)

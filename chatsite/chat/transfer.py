@@ -247,6 +247,12 @@ def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> Thr
     )
 
 
+def file_name(title: str) -> str:
+    """Of letters and digits alone: it stands in a header and on somebody's disk."""
+    words = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in title).split()
+    return "-".join(words)[:60].lower() or "thread"
+
+
 def _run_entry(run: Run, ids: dict[int, str]) -> RunEntry:
     over = run.state not in LEFT_OPEN
     return RunEntry(

@@ -147,19 +147,15 @@ async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpRespons
             "text/markdown",
         )
     response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(thread)}.{kind}"'
+    response.headers["Content-Disposition"] = (
+        f'attachment; filename="{transfer.file_name(thread.title)}.{kind}"'
+    )
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
 
 def _file_text(thread: Thread) -> str:
     return transfer_files.with_bytes(transfer.file_of(thread), thread).as_json()
-
-
-def _file_name(thread: Thread) -> str:
-    """Of letters and digits alone: it stands in a header and on somebody's disk."""
-    words = "".join(sign if sign.isascii() and sign.isalnum() else " " for sign in thread.title).split()
-    return "-".join(words)[:60].lower() or "thread"
 
 
 @require_POST

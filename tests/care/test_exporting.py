@@ -1,0 +1,149 @@
+"""Everything of a person as one file, and nothing of anybody else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tracemalloc
+import zipfile
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import AsyncClient, Client
+from django.urls import reverse
+
+from chatsite.accounts import keys
+from chatsite.audit import log
+from chatsite.audit.models import Entry
+from chatsite.care import exporting, views
+from chatsite.chat import attachments, transfer
+from chatsite.chat.models import Attachment, Preset
+from chatsite.gateway.models import Exchange, ExchangeCall, Round
+
+
+@pytest.fixture
+def rich(ada, bob, thread_of):
+    """Ada and Bob with the same things, each with the name in them."""
+    for person in (ada, bob):
+        thread = thread_of(person, title=f"Thread of {person}")
+        draft = attachments.draft_of(f"a text of {person}".encode(), "../../évil name.txt")
+        row = attachments.keep(person, draft)
+        attachments.in_place(draft)
+        thread.attachments.add(row)
+        Preset.objects.create(owner=person, name=f"preset of {person}")
+        person.key = keys.new_api_key(person, label=f"key of {person}")
+        exchange = Exchange.objects.create(
+            public_id=f"e{person}", request_id="r", user=person, request=f"asked by {person}", cost="0.10"
+        )
+        Round.objects.create(exchange=exchange, number=1, response=f"said to {person}")
+        ExchangeCall.objects.create(exchange_id=f"e{person}", call_id="c", name=f"tool for {person}")
+        log.record("key.made", actor=person, subject=f"key of {person}")
+        log.record("transcript.opened", subject=f"user {person}, thread x")
+    return ada
+
+
+def archive_of(user) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(b"".join(exporting.export(user))))
+
+
+def test_all_that_is_theirs_is_in_it_and_nothing_of_anybody_else(rich):
+    archive = archive_of(rich)
+    assert archive.testzip() is None
+    content = {name: archive.read(name).decode() for name in archive.namelist()}
+    everything = "\n".join(content.values())
+    for said in ("Thread of ada", "a text of ada", "preset of ada", "key of ada", "asked by ada", "said to ada",
+                 "tool for ada", "transcript.opened", "ada@example.org"):  # fmt: skip
+        assert said in everything, said
+    assert "bob" not in everything
+    assert rich.key not in everything
+    assert rich.password not in everything
+
+
+def test_a_thread_in_it_can_be_imported_again_and_read(rich):
+    archive = archive_of(rich)
+    file, text = sorted(name for name in archive.namelist() if name.startswith("threads/"))
+    taken = transfer.read_file(archive.read(file))
+    assert [message.parts[0].text for message in taken.messages] == ["Will it rain?", "No."]
+    assert "## Assistant\n\nNo." in archive.read(text).decode()
+
+
+def test_its_manifest_is_true_and_no_name_leads_out_of_it(rich):
+    archive = archive_of(rich)
+    manifest = json.loads(archive.read("manifest.json"))
+    assert {each["name"] for each in manifest} == set(archive.namelist()) - {"manifest.json"}
+    for each in manifest:
+        content = archive.read(each["name"])
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (each["bytes"], each["sha256"])
+        assert ".." not in each["name"].split("/")
+        assert each["name"].count("/") <= 1
+
+
+def test_a_file_whose_bytes_are_gone_hinders_nothing(rich):
+    attachments.path_of(Attachment.objects.get(owner=rich).digest).unlink()
+    archive = archive_of(rich)
+    assert len([name for name in archive.namelist() if name.startswith("attachments/")]) == 1
+
+
+def test_what_is_much_is_written_while_it_is_read(ada):
+    Exchange.objects.bulk_create(
+        Exchange(public_id=f"e{number}", request_id="r", user=ada, request=f"{number} " * 4000)
+        for number in range(1500)
+    )
+    tracemalloc.start()
+    size = sum(map(len, exporting.export(ada)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size > 50_000
+    assert most < 16 * 2**20, f"{most / 2**20:.0f} MB for 30 MB of exchanges"
+
+
+def test_the_command_writes_the_whole_file_or_none(rich, tmp_path, capsys):
+    file = tmp_path / "ada.zip"
+    call_command("export_user", "ada", "-o", str(file))
+    assert zipfile.ZipFile(file).testzip() is None
+    assert file.stat().st_mode & 0o077 == 0
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["ada.zip"]
+    assert Entry.objects.filter(action="user.exported", door="command", subject="user ada").exists()
+    with pytest.raises(CommandError, match="cannot be written"):
+        call_command("export_user", "ada", "-o", str(tmp_path / "no" / "ada.zip"))
+    with pytest.raises(CommandError, match="no user"):
+        call_command("export_user", "eve", "-o", str(file))
+
+
+# -- a person's own door -------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_person_takes_their_own_data_out(rich):
+    client = AsyncClient()
+    await client.aforce_login(rich)
+    page = await client.get(reverse("my_data"))
+    assert page.status_code == 200
+    answer = await client.post(reverse("my_data"))
+    assert answer["Content-Disposition"].startswith('attachment; filename="threadloom-')
+    content = b"".join([piece async for piece in answer.streaming_content])
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    assert json.loads(archive.read("account.json"))["username"] == "ada"
+    entry = await Entry.objects.aget(action="user.exported")
+    assert (entry.actor_name, entry.door, entry.subject) == ("ada", "page", "user ada")
+    assert not views._at_work
+
+
+def test_who_is_not_signed_in_is_sent_to_do_so(db):
+    answer = Client().post(reverse("my_data"))
+    assert answer.status_code == 302
+    assert "/accounts/login/" in answer["Location"]
+    assert not Entry.objects.exists()
+
+
+def test_one_archive_at_a_time(ada, monkeypatch):
+    client = Client()
+    client.force_login(ada)
+    monkeypatch.setattr(views, "_at_work", {ada.pk})
+    answer = client.post(reverse("my_data"))
+    assert (answer.status_code, answer["Retry-After"]) == (429, "60")
+    assert not Entry.objects.filter(action="user.exported").exists()
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(ada)
+    assert strict.post(reverse("my_data")).status_code == 403
