@@ -18,9 +18,10 @@ class Agent:
     """A model behind a provider, its tools, and how far it may go.
 
     `final_answer`: when a limit stops the run behind tool results, one last turn without tools says so in
-    words. `cost` gives what some usage of a model costs, in the unit that `max_cost` is given in
-    (`prices.price_table` makes one). `middleware` are classes or functions, since each run makes its own; the
-    first hears everything first. Raises InvalidRequest for tools that cannot be used together.
+    words, but for the limits in `silent_limits`: what is used up pays for no last turn. `cost` gives what some
+    usage of a model costs, in the unit that `max_cost` is given in (`prices.price_table` makes one).
+    `middleware` are classes or functions, since each run makes its own; the first hears everything first.
+    Raises InvalidRequest for tools that cannot be used together.
     """
 
     provider: Provider
@@ -29,6 +30,7 @@ class Agent:
     system: str = ""
     strategy: Strategy = DEFAULT_STRATEGY
     final_answer: bool = False
+    silent_limits: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     cost: Cost | None = None
     middleware: Sequence[MiddlewareSource] = ()

@@ -261,7 +261,8 @@ class AgentRun:
         state = self._tally.state(transcript)
         reason = why_stop(self.agent.strategy, state) or await self._stack.on_should_continue(state)
         # A run that owes an output is going to have its last words anyway.
-        return limited(transcript, reason, self.agent.final_answer and self._output is None)
+        spoken = self.agent.final_answer and reason not in self.agent.silent_limits
+        return limited(transcript, reason, spoken and self._output is None)
 
     async def _settle_calls(self, step: Answer | RunTools) -> AsyncGenerator[Event, None]:
         first = len(self.transcript)

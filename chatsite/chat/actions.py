@@ -21,9 +21,10 @@ from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
 from agent.messages import NOTICE, Message, TextPart, ToolResultPart
 from agent.wire.parts import dump_parts
-from chatsite.chat import attachments, models, questions, statements, store
+from chatsite.chat import attachments, metering, models, questions, statements, store
 from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
 from chatsite.chat.problems import Busy, Conflict, NothingToContinue, NothingToRetry, Unanswerable
+from chatsite.policies.quotas import Account
 
 TITLE_LENGTH = 60
 
@@ -55,6 +56,8 @@ class Start:
     door: str
     run_id: str | None = None
     given: Given = field(default_factory=dict)
+    accounts: tuple[Account, ...] = ()
+    """Whose limits it is counted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +409,8 @@ def _begin(
     given = {"choices": thread.choices, **start.given}
     if not given["choices"]:
         del given["choices"]
+    if start.accounts:
+        given[metering.METERED] = True
     run = Run(
         thread=thread,
         public_id=start.run_id or new_run_id(),
@@ -421,4 +426,6 @@ def _begin(
         created_at=now,
     )
     statements.insert(run)
+    if start.accounts:
+        metering.admit(run, thread, start.accounts)
     return run

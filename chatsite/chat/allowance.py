@@ -11,7 +11,8 @@ from typing import Any
 from agent import Tool
 from chatsite.accounts.keys import KeyView
 from chatsite.chat import db
-from chatsite.policies import rules
+from chatsite.policies import quotas, rules
+from chatsite.policies.quotas import Account
 from chatsite.policies.values import ASK, DENY, NO_POLICY, Policy
 
 
@@ -19,6 +20,7 @@ from chatsite.policies.values import ASK, DENY, NO_POLICY, Policy
 class Allowance:
     policy: Policy = NO_POLICY
     key: KeyView | None = None
+    user_pk: Any = None
 
     def opens(self, model: str) -> bool:
         return self.policy.may_use(model) and (self.key is None or self.key.may_use(model))
@@ -33,6 +35,13 @@ class Allowance:
         return bool(tool.needs_approval) or self.policy.rule_of(tool.name) == ASK
 
     @property
+    def accounts(self) -> tuple[Account, ...]:
+        """Whose limits hold: the person's, their groups', their key's. Empty when there are none."""
+        key = None if self.key is None else quotas.account_of_key(self.key)
+        theirs = quotas.accounts_of(self.user_pk, self.policy)
+        return theirs if key is None else (*theirs, key)
+
+    @property
     def rules_tools(self) -> bool:
         return bool(self.policy.tools)
 
@@ -44,7 +53,7 @@ async def of(user: Any) -> Allowance:
     """Costs no query while no administrator has set anything."""
     policy = await policy_of(user)
     key = getattr(user, "came_by", None)
-    return EVERYTHING if policy is NO_POLICY and key is None else Allowance(policy, key)
+    return EVERYTHING if policy is NO_POLICY and key is None else Allowance(policy, key, user.pk)
 
 
 async def policy_of(user: Any) -> Policy:

@@ -423,7 +423,7 @@ async def _start(
 ) -> Start:
     """How a run of this process begins, with the model that was asked for, else the thread's own."""
     model = (await catalog_for(user)).to_run(asked, stored, goes_on=goes_on)
-    return Start(model, PROCESS, door, run_id, given or {})
+    return Start(model, PROCESS, door, run_id, given or {}, (await allowance.of(user)).accounts)
 
 
 async def _run(user: Any, action: Any, *, taken: type[Problem] = Busy, **asked: Any) -> Done:

@@ -34,7 +34,7 @@ from agent.receipts import RECEIPT
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
-from chatsite.chat import budgets, models, questions, statements, store
+from chatsite.chat import budgets, metering, models, questions, statements, store
 from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
@@ -95,7 +95,8 @@ class Batch:
     `head` is the key of the message that the thread ends with: only its active run moves it. `inserted` are
     results of calls that somebody spoke over, each with the id of the message that it stands before; `rewritten` are
     messages of earlier runs that this run changed (a call whose arguments a person edited). `owner` is the process
-    that writes, None for whoever holds the run's row. `began` is when the run did.
+    that writes, None for whoever holds the run's row. `began` is when the run did. What a
+    `metered` run used is settled with its end.
     """
 
     run_pk: int
@@ -110,6 +111,7 @@ class Batch:
     turns: int = 0
     began: datetime | None = None
     owner: str | None = None
+    metered: bool = False
     at: datetime = field(default_factory=timezone.now)
 
     @property
@@ -142,6 +144,8 @@ def keep(batch: Batch) -> int | None:
         _write_calls(batch)
     if batch.terminal is not None:
         _close(batch, batch.terminal)
+        if batch.metered:
+            metering.settle(batch.run_pk, batch.terminal.usage)
     return head
 
 

@@ -89,6 +89,17 @@ class UnknownModel(Problem):
     code = "model_not_found"
 
 
+class OverQuota(Problem):
+    """A limit of the person, their group or their key is reached."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    code = "quota_exceeded"
+
+    def __init__(self, words: str, retry_after: int) -> None:
+        super().__init__(words)
+        self.retry_after = retry_after
+
+
 class NoPreset(Problem):
     status = HTTPStatus.NOT_FOUND
     code = "preset_not_found"

@@ -38,7 +38,7 @@ from agent.events import (
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
 from agent.underway import Underway
-from chatsite.chat import budgets, db, keeping, news, questions, store, watched
+from chatsite.chat import budgets, db, keeping, metering, news, questions, store, watched
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.ledger import Ledger
@@ -145,6 +145,7 @@ class Recorder:
                 turns=self.turns,
                 began=self.run.created_at,
                 owner=self.run.owner,
+                metered=metering.is_metered(self.run),
             )
             self._head = await self._keep(batch)
             watched.kept(self.run, batch)

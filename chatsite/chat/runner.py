@@ -28,7 +28,7 @@ from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript
 from agent.tool_slots import result_event
-from chatsite.chat import allowance, db, policy, store, titles, unfinished
+from chatsite.chat import allowance, db, metering, policy, store, titles, unfinished
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.attaching import Attaching
@@ -211,6 +211,8 @@ async def _say_all(
         allowed = await allowance.of(user)
         agent = await agents().agent_for(run.model, opening.client_tools, opening.choices, allowed)
         agent = replace(agent, provider=Attaching(agent.provider, thread))
+        if metering.is_metered(run):
+            agent = metering.metered(agent, run, user)
     except (AgentError, Problem) as error:
         for event in _without_agent(ctx, earlier, opening, error):
             await recorder.record(_marked(event, run))

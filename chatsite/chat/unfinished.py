@@ -24,7 +24,7 @@ from agent.receipts import at_work, receipt, with_receipt
 from agent.reducer import apply
 from agent.results import error_result
 from agent.steps import NOT_RUN, last_turn
-from chatsite.chat import keeping, store
+from chatsite.chat import keeping, metering, store
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.ledger import STATE_OF_ERROR
 from chatsite.chat.models import Run, ToolCall, new_public_id
@@ -108,6 +108,7 @@ def end(
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=(*_closed(run, left, given), *_closed_within(run, left, claimed)),
             turns=run.turns,
+            metered=metering.is_metered(run),
         )
     )
 

@@ -1,8 +1,12 @@
 """What an administrator lets groups and people use. `rules.policy_of` makes one policy of it for a person.
 
-GroupPolicy    what each member of a group may use (without a group: everybody who is in none that has one)
-GroupBudget    what the group may use as a whole, beside that
-UserPolicy     other limits for one person, whatever their groups say
+    GroupPolicy    what each member of a group may use (without a group: everybody who is in none that has one)
+    GroupBudget    what the group may use as a whole, beside that
+    UserPolicy     other limits for one person, whatever their groups say
+    Used           what is used of limits, one row for each kind of window
+    Hold           what somebody has under way, and what of their limits is held for it
+
+Only `quotas` writes the last two.
 """
 
 from __future__ import annotations
@@ -172,3 +176,51 @@ class UserPolicy(LimitFields):
 
     def __str__(self) -> str:
         return str(self.user)
+
+
+class Used(models.Model):
+    """What a subject (`user:12`, `group:3`, `key:7`) used in the window that began at `since`."""
+
+    class Span(models.TextChoices):
+        MINUTE = "minute", _("minute")
+        DAY = "day", _("day")
+        MONTH = "month", _("month")
+
+    subject = models.CharField(_("whose"), max_length=80)
+    span = models.CharField(_("window"), max_length=6, choices=Span.choices)
+    since = models.CharField(
+        _("since"), max_length=16, help_text=_("In UTC: 2026-11, 2026-11-30 or 2026-11-30T17:25.")
+    )
+    requests = models.PositiveBigIntegerField(_("requests"), default=0)
+    tokens = models.PositiveBigIntegerField(_("tokens"), default=0)
+    cost = models.DecimalField(_("money"), max_digits=18, decimal_places=8, default=0)
+
+    class Meta:
+        verbose_name = _("usage")
+        verbose_name_plural = _("usage")
+        constraints = [models.UniqueConstraint(fields=["subject", "span"], name="policies_one_window_a_span")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.since}"
+
+
+class Hold(models.Model):
+    """One run or request under way. `tokens` and `cost` are held for its next turn, `booked_*` are counted already.
+
+    `until` is for holders that died with their process.
+    """
+
+    subject = models.CharField(max_length=80)
+    holder = models.CharField(max_length=120)
+    tokens = models.PositiveBigIntegerField(default=0)
+    cost = models.DecimalField(max_digits=18, decimal_places=8, default=0)
+    booked_tokens = models.PositiveBigIntegerField(default=0)
+    booked_cost = models.DecimalField(max_digits=18, decimal_places=8, default=0)
+    until = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["holder", "subject"], name="policies_one_hold_each")]
+        indexes = [models.Index(fields=["subject"], name="policies_hold_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.holder} of {self.subject}"

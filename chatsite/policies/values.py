@@ -33,6 +33,9 @@ class Limits:
     tokens_per_month: int | None = None
     cost_per_month: Decimal | None = None
     runs_at_once: int | None = None
+    tokens_per_minute: int | None = None
+    cost: Decimal | None = None
+    """In all. Only keys have these last two."""
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -40,7 +43,8 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-LIMITS = tuple(each.name for each in fields(Limits))
+LIMITS = tuple(each.name for each in fields(Limits))[:-2]
+"""Those that an administrator sets for groups and people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from agent import events as ev
 from agent.errors import AuthenticationFailed, ProviderError, RateLimited
 from agent.messages import Message, TextPart, ThinkingPart, ToolCallPart, Usage
 from agent.providers.scripted import ScriptedProvider, Turn
+from agent.strategies import NamedStrategy
 from tests.agent.runs import ASKED, answered, assistant, call, context, drive, play, said
 
 ran: list[str] = []
@@ -905,3 +906,16 @@ async def test_messages_of_any_role_may_be_input():
     note = Message("s1", "system", (TextPart("Be kind."),))
     told = await play(Turn("ok"), input=[note, ASKED])
     assert [message.role for message in told.transcript] == ["system", "user", "assistant"]
+
+
+async def test_a_silent_limit_ends_the_run_without_last_words():
+    used_up = {"strategy": NamedStrategy("used_up", lambda state: "used_up"), "final_answer": True}
+    told = await play(
+        Turn(calls=calls("a")),
+        Turn("Never said."),
+        tools=[echo],
+        agent=used_up | {"silent_limits": frozenset({"used_up"})},
+    )
+    assert (told.turns, told.stop_reason) == (1, "used_up")
+    told = await play(Turn(calls=calls("a")), Turn("In words."), tools=[echo], agent=used_up)
+    assert (told.turns, told.stop_reason, told.text) == (2, "used_up", "In words.")

@@ -27,6 +27,7 @@ from chatsite.phrases import count as count
 from chatsite.phrases import duration as duration
 from chatsite.phrases import number as number
 from chatsite.phrases import plain as plain
+from chatsite.policies.words import STOPPED
 
 Action = Literal["", "retry", "continue", "resume"]
 Tone = Literal["quiet", "warn", "bad"]
@@ -59,6 +60,7 @@ END_WORDS: dict[str, End] = {
     "max_cost": End(_("Stopped at the cost limit for one answer."), "continue", "warn"),
     "max_seconds": End(_("Stopped at the time limit for one answer."), "continue", "warn"),
     "no_repeated_calls": End(_("Stopped: the model kept making the same tool call."), "retry", "warn"),
+    **{limit: End(words, "continue", "warn") for limit, words in STOPPED.items()},
 }
 TOO_LATE = End(_("The time to answer is over. Cancel the question, or write a message."), tone="warn")
 ABORTED_BECAUSE = End(
