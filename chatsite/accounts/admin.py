@@ -19,8 +19,8 @@ from chatsite.adminkit.filters import DayFilter, UserFilter
 from chatsite.phrases import count, money, plain
 
 LIMITS = (
-    "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "budget", "budget_period",
-    "keep", "stream_form", "max_agentic_loops", "expires_at",
+    "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once", "budget",
+    "budget_period", "keep", "stream_form", "max_agentic_loops", "expires_at",
 )  # fmt: skip
 FACTS = (
     "hint", "user", "state", "created_at", "last_used_at", "revoked_at", "total", "this_month", "requests",

@@ -57,8 +57,8 @@ class ApiKeyForm(forms.ModelForm):
     class Meta:
         model = ApiKey
         fields = (
-            "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "budget",
-            "budget_period", "keep", "stream_form", "max_agentic_loops", "expires_at",
+            "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once",
+            "budget", "budget_period", "keep", "stream_form", "max_agentic_loops", "expires_at",
         )  # fmt: skip
         help_texts = {"expires_at": "In UTC. From then on it opens nothing. Empty: it does not expire."}
         field_classes = {"expires_at": forms.DateTimeField}

@@ -39,6 +39,7 @@ class KeyView:
     models: tuple[str, ...] = ()
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    requests_at_once: int | None = None
     budget: Decimal | None = None
     spent: Decimal = Decimal(0)
     """Of the budget's period, when the row was read."""
@@ -137,6 +138,7 @@ def view_of(row: ApiKey) -> KeyView:
         models=tuple(row.allowed_models),
         requests_per_minute=row.requests_per_minute,
         tokens_per_minute=row.tokens_per_minute,
+        requests_at_once=row.requests_at_once,
         budget=row.budget,
         spent=spent_of(row),
         budget_period=row.budget_period,

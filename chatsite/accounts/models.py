@@ -91,6 +91,9 @@ class ApiKey(models.Model):
         validators=A_LIMIT,
         help_text="Tokens of requests and answers together. Empty: no limit.",
     )
+    requests_at_once = models.PositiveIntegerField(
+        null=True, blank=True, validators=A_LIMIT, help_text="Under way at the same time. Empty: no limit."
+    )
     budget = models.DecimalField(
         max_digits=18,
         decimal_places=8,

@@ -42,9 +42,11 @@ class Doors:
         await caller.until_gone(self._count(caller, key, body))
 
     async def _count(self, caller: Caller, key: KeyView, body: Body) -> None:
-        if refused := await limits.check(key):
-            raise refused
-        count, is_estimate = await counting.count(body, routes(), caller.headers, caller.request_id)
+        place = await limits.enter(key)
+        try:
+            count, is_estimate = await counting.count(body, routes(), caller.headers, caller.request_id)
+        finally:
+            place.leave()
         headers = [JSON, (b"x-threadloom-estimate", b"true")] if is_estimate else [JSON]
         await caller.reply(200, dump({"input_tokens": count}).encode(), headers)
 

@@ -10,6 +10,7 @@ import time
 import uuid
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 from django.utils import timezone
 
@@ -19,6 +20,8 @@ from chatsite.gateway import limits
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import Caller
 from chatsite.gateway.errors import Refused
+from chatsite.gateway.limits import Place
+from chatsite.gateway.prices import may_cost
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.records import ExchangeRecord, RoundRecord
 from chatsite.gateway.rounds import Round, ms_since
@@ -33,6 +36,7 @@ class Exchange:
         self.key = key
         self.body = body
         self.id = uuid.uuid4().hex
+        self.place: Place | None = None
         self.rounds: list[RoundRecord] = []
         self.error_code = ""
         self.keeps_content = key.keep == "full"
@@ -41,6 +45,11 @@ class Exchange:
         self._first_byte_at: float | None = None
         self._held: list[bytes] = []
         self._size = 0
+
+    async def enter(self, names: tuple[str, ...]) -> None:
+        """Under the limits of its key. `names`: those under which its price may be found. Raises Refused."""
+        hold = may_cost(self.body, names) if self.key.budget is not None else Decimal(0)
+        self.place = await limits.enter(self.key, hold)
 
     def failed(self, refused: Refused) -> None:
         self.error_code = refused.code
@@ -62,9 +71,13 @@ class Exchange:
         record.stop_reason = round.stop_reason
         if self.keeps_content:
             record.request, record.response = body.raw, response
-        limits.book(self.key, record.usage, record.model, self.body.model)
+        assert self.place is not None  # nobody asks a model before
+        self.place.book(record.usage, record.model, self.body.model)
 
-    def note(self) -> None:
+    def end(self) -> None:
+        """Whatever ended it."""
+        if self.place is not None:
+            self.place.leave()
         recorder.note(
             ExchangeRecord(
                 id=self.id,

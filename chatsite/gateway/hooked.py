@@ -22,7 +22,7 @@ from agent.rerun import Refusal, RelayContext, tool_names
 from agent.rerun_guard import Guard, Limits
 from agent.wire.anthropic.joining import AppendedStream
 from agent.wire.jsontext import dump
-from chatsite.gateway import allowance, limits
+from chatsite.gateway import allowance
 from chatsite.gateway.bodies import Body, read_body
 from chatsite.gateway.caller import JSON
 from chatsite.gateway.conf import setting
@@ -116,7 +116,8 @@ class _Rounds:
         return list(self._open[-1][0].headers)
 
     async def ask(self, call: RelayContext, asked_by: str) -> Round:
-        if self.asked and (refused := await limits.check(self._exchange.key, rerun=True)):
+        place = self._exchange.place
+        if self.asked and place is not None and (refused := await place.check()):
             raise refused
         await self.close()
         self.asked += 1

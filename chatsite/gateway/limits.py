@@ -1,11 +1,14 @@
-"""What a key may still use: requests and tokens in the last minute, money in its period.
+"""What a key may still use: requests and tokens in the last minute, requests at once, money in its period.
 
-    refused = await limits.check(view)                    before the first round: counts a request
-    refused = await limits.check(view, rerun=True)        before every further round: counts none
-    limits.book(view, usage, model, public_model)         after every round, also one that broke off
+    place = await limits.enter(view, hold)    before the first round: counts a request, takes a place; or raises Refused
+    refused = await place.check()             before every further round: counts none
+    place.book(usage, model, public_model)    after every round, also one that broke off
+    place.leave()                             at the end, whatever it was
 
 Rule 1: a limit is held inside a request too: a rerun is checked like a first round, but for the count of requests.
-Rule 2: what is under way is counted when it ends, since nobody knows before what an answer will take.
+Rule 2: nobody knows before what an answer will cost, so a request holds what it may (`hold`) until that is known.
+        Another one begins while what is spent and held by others lies below the budget. So a budget is passed by one
+        request's money at most, however many come at once. Tokens of a minute are counted when a round ends.
 Rule 3: with REDIS_URL all processes share the counts; without it, or while Redis is away, each holds its own, which
         costs microseconds and no wait.
 
@@ -16,6 +19,7 @@ come some seconds late, and other processes write them too.
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -30,7 +34,7 @@ from chatsite.accounts.keys import KeyView, period_of
 from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.prices import cost_of
-from chatsite.gateway.windows import Over, Window
+from chatsite.gateway.windows import SOON, Over, Window
 from chatsite.phrases import money
 
 if TYPE_CHECKING:
@@ -69,49 +73,113 @@ class _Counts:
     requests: Window = field(default_factory=Window)
     tokens: Window = field(default_factory=Window)
     spent: _Spent = field(default_factory=_Spent)
+    open: int = 0
+    held: Decimal = Decimal(0)
 
-    def over(self, view: KeyView, now: float, requests: int) -> Over | None:
-        if view.budget is not None and self.spent.known(view) >= view.budget:
-            return Over("budget", 0.0)
+    def over(self, view: KeyView, now: float, requests: int, own: Decimal) -> Over | None:
+        """`own`: what the one who asks holds itself."""
+        if view.budget is not None:
+            spent = self.spent.known(view)
+            if spent >= view.budget:
+                return Over("budget", 0.0)
+            if spent + self.held - own >= view.budget:
+                return Over("held", SOON)
         if view.tokens_per_minute and (wait := self.tokens.wait(now, view.tokens_per_minute, 1)):
             return Over("tokens", wait)
+        if requests and view.requests_at_once and self.open >= view.requests_at_once:
+            return Over("at_once", SOON)
         most = view.requests_per_minute
         if most and requests and (wait := self.requests.wait(now, most, requests)):
             return Over("requests", wait)
         return None
 
 
+class Place:
+    """One request of a key, from its beginning to its end."""
+
+    def __init__(self, view: KeyView, counts: _Counts, hold: Decimal) -> None:
+        self.view = view
+        self.held = hold
+        self.lease = secrets.token_hex(8) if _takes_place(view) else ""
+        self._counts = counts
+        self._entered = False
+
+    async def check(self) -> Refused | None:
+        """What to answer instead of asking the model again; None: go on."""
+        over = await self._over(0)
+        return None if over is None else refusal(self.view, over)
+
+    async def enter(self) -> Over | None:
+        over = await self._over(1)
+        if over is None:
+            self._entered = True
+            self._counts.requests.add(time.monotonic(), 1)
+            self._counts.open += 1
+            self._counts.held += self.held
+        return over
+
+    def book(self, usage: Usage, *models: str) -> None:
+        """Count what a round used. `models`: the names under which its price may be found."""
+        cost = cost_of(usage, *models) or Decimal(0)
+        if (shared := _shared()) is not None:
+            shared.book(self.view, usage.total_tokens, cost, self.lease)
+        self._counts.tokens.add(time.monotonic(), usage.total_tokens)
+        self._counts.spent.amount = self._counts.spent.known(self.view) + cost
+        self._release(min(self.held, cost))
+
+    def leave(self) -> None:
+        """Safe to call twice."""
+        if not self._entered:
+            return
+        self._entered = False
+        self._counts.open -= 1
+        self._release(self.held)
+        if self.lease and (shared := _shared()) is not None:
+            shared.leave(self.view, self.lease)
+
+    def _release(self, amount: Decimal) -> None:
+        self.held -= amount
+        self._counts.held -= amount
+
+    async def _over(self, requests: int) -> Over | None:
+        view, counts, now = self.view, self._counts, time.monotonic()
+        own = Decimal(0) if requests else self.held
+
+        def alone() -> Over | None:
+            return counts.over(view, now, requests, own)
+
+        if (shared := _shared()) is None:
+            return alone()
+        return await shared.check(view, requests, self.lease, self.held, otherwise=alone)
+
+
+class NoLimits(Place):
+    """Of a key that has none: nothing is counted."""
+
+    def __init__(self, view: KeyView) -> None:
+        super().__init__(view, _Counts(), Decimal(0))
+
+    async def check(self) -> Refused | None:
+        return None
+
+    def book(self, usage: Usage, *models: str) -> None:
+        return None
+
+
 class Limits:
-    """One for a process (`check` and `book` below)."""
+    """One for a process (`enter` below)."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[int, _Counts] = OrderedDict()
 
-    async def check(self, view: KeyView, *, rerun: bool = False) -> Refused | None:
-        """What to answer instead of asking the model; None: go on."""
+    async def enter(self, view: KeyView, hold: Decimal = Decimal(0)) -> Place:
+        """`hold`: what the request may cost, as far as that can be known. Raises Refused."""
         if not has_limits(view):
-            return None
-        requests = 0 if rerun else 1
-        counts, now = self._of(view), time.monotonic()
-        if (shared := _shared()) is not None:
-            over = await shared.check(view, requests, otherwise=lambda: counts.over(view, now, requests))
-        else:
-            over = counts.over(view, now, requests)
-        if over is not None:
-            return refusal(view, over)
-        counts.requests.add(now, requests)
-        return None
-
-    def book(self, view: KeyView, usage: Usage, *models: str) -> None:
-        """Count what a round used. `models`: the names under which its price may be found."""
-        if not has_limits(view):
-            return
-        counts = self._of(view)
-        cost = cost_of(usage, *models) or Decimal(0)
-        if (shared := _shared()) is not None:
-            shared.book(view, usage.total_tokens, cost)
-        counts.tokens.add(time.monotonic(), usage.total_tokens)
-        counts.spent.amount = counts.spent.known(view) + cost
+            return NoLimits(view)
+        place = Place(view, self._of(view), hold if view.budget is not None else Decimal(0))
+        if (over := await place.enter()) is not None:
+            raise refusal(view, over)
+        return place
 
     def _of(self, view: KeyView) -> _Counts:
         counts = self._counts.get(view.pk)
@@ -125,7 +193,12 @@ class Limits:
 
 
 def has_limits(view: KeyView) -> bool:
-    return bool(view.requests_per_minute or view.tokens_per_minute or view.budget is not None)
+    return bool(view.requests_per_minute or view.tokens_per_minute or _takes_place(view))
+
+
+def _takes_place(view: KeyView) -> bool:
+    """Whether it matters how many are under way."""
+    return bool(view.requests_at_once) or view.budget is not None
 
 
 def refusal(view: KeyView, over: Over) -> Refused:
@@ -133,13 +206,14 @@ def refusal(view: KeyView, over: Over) -> Refused:
     if over.what == "budget":
         return _out_of_budget(view)
     wait = math.ceil(over.wait)
-    limit = view.requests_per_minute if over.what == "requests" else view.tokens_per_minute
-    return Refused(
-        429,
-        "rate_limit_exceeded",
-        f"This API key may use {limit:,} {over.what} a minute. Try again in {wait} s.",
-        headers={"retry-after": str(wait)},
-    )
+    words = {
+        "requests": f"This API key may use {view.requests_per_minute or 0:,} requests a minute.",
+        "tokens": f"This API key may use {view.tokens_per_minute or 0:,} tokens a minute.",
+        "at_once": f"This API key may have {view.requests_at_once or 0:,} requests under way at once.",
+        "held": "What is left of this API key's budget is held by requests that are under way.",
+    }
+    message = f"{words[over.what]} Try again in {wait} s."
+    return Refused(429, "rate_limit_exceeded", message, headers={"retry-after": str(wait)})
 
 
 def _out_of_budget(view: KeyView) -> Refused:
@@ -160,5 +234,4 @@ def _out_of_budget(view: KeyView) -> Refused:
 
 
 _limits = Limits()
-check = _limits.check
-book = _limits.book
+enter = _limits.enter

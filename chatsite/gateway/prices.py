@@ -1,4 +1,4 @@
-"""What a request cost, by MODEL_PRICES. The name that the endpoint knows comes first, then the public one."""
+"""What a request cost, or may cost, by MODEL_PRICES: by the name that the endpoint knows, else by the public one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from agent.errors import InvalidRequest
 from agent.messages import Usage
 from agent.prices import Price, price_table
 from agent.tally import Cost
+from chatsite.gateway.bodies import Body
 from chatsite.gateway.conf import setting
 
 PLACES = Decimal("0.00000001")
+BYTES_A_TOKEN = 4
+LONG_ANSWER = 4096
+"""Tokens of an answer whose request sets no limit."""
 
 
 def cost_of(usage: Usage, *models: str) -> Decimal | None:
@@ -26,6 +30,12 @@ def cost_of(usage: Usage, *models: str) -> Decimal | None:
         except InvalidRequest:
             continue
     return None
+
+
+def may_cost(body: Body, models: tuple[str, ...]) -> Decimal:
+    """What a request may cost, by its size and by the longest answer that it allows; nothing without a price."""
+    usage = Usage(len(body.raw) // BYTES_A_TOKEN, body.limit or LONG_ANSWER)
+    return cost_of(usage, *models) or Decimal(0)
 
 
 @lru_cache(maxsize=4)

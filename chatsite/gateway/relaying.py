@@ -10,7 +10,6 @@ import asyncio
 
 from agent.errors import AgentError
 from chatsite.accounts.keys import KeyView
-from chatsite.gateway import limits
 from chatsite.gateway.bodies import Body
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.errors import Refused, refusal_of
@@ -29,8 +28,7 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
         routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds, exchange.end_round
     )
     try:
-        if refused := await limits.check(key):
-            raise refused
+        await exchange.enter(routes.names_of(body.model))
         asking = await asking_for(exchange, routes)
         if asking is None:
             await _pass(caller, asker, body, exchange)
@@ -46,7 +44,7 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
         exchange.failed(caller.why if isinstance(caller.why, Refused) else Refused(LEFT, "caller_left", ""))
         raise
     finally:
-        exchange.note()
+        exchange.end()
 
 
 async def _pass(caller: Caller, asker: Asker, body: Body, exchange: Exchange) -> None:

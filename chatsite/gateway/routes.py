@@ -57,6 +57,11 @@ class Routes:
         """Without asking anybody."""
         return model in self._known or model in self._undated
 
+    def names_of(self, model: str) -> tuple[str, ...]:
+        """Those under which its price may be found. Without asking anybody."""
+        targets = self._known.get(model) or self._undated.get(model) or ()
+        return (*(target.model for target in targets), model)
+
     async def models(self) -> list[PublicModel]:
         await self._ask()
         return [PublicModel(name, targets[0].endpoint.name) for name, targets in self._known.items()]

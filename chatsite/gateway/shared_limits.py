@@ -2,7 +2,10 @@
 
     {prefix}:{pk}:requests, :tokens     a hash, second -> amount, as `windows` has it
     {prefix}:{pk}:money:{period}        what is spent in the period
+    {prefix}:{pk}:open                  who is under way: lease -> until when, renewed every `RENEW` seconds
+    {prefix}:{pk}:held                  lease -> what it holds of the budget
 
+A lease ends by itself, so that a process that died holds nobody's place for longer than `LEASE` seconds.
 Each question is one script, so that of two processes only one gets the last request of a minute. The clock is
 Redis's. A Redis that does not answer is left alone for some seconds: the process's own counts hold meanwhile.
 """
@@ -14,6 +17,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,13 +26,15 @@ from redis.exceptions import RedisError
 
 from chatsite.accounts.keys import KeyView, period_of
 from chatsite.gateway.conf import setting
-from chatsite.gateway.windows import Over
+from chatsite.gateway.windows import SOON, Over
 
 log = logging.getLogger(__name__)
 
 PREFIX = "threadloom:limits"
 TIMEOUT = 0.5
 LEFT_ALONE = 5.0
+LEASE = 30.0
+RENEW = 10.0
 
 CHECK = """
 local time = redis.call('TIME')
@@ -52,19 +58,40 @@ local function wait(key, limit, more)
 end
 
 local requests, most_requests, most_tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local lease, at_once, open, held = ARGV[6], tonumber(ARGV[8]), 0, 0
+if lease ~= '' then
+  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', now)) do
+    redis.call('ZREM', KEYS[4], ended)
+    redis.call('HDEL', KEYS[5], ended)
+  end
+  open = redis.call('ZCARD', KEYS[4])
+  local all = redis.call('HGETALL', KEYS[5])
+  for i = 1, #all, 2 do
+    if all[i] ~= lease then held = held + tonumber(all[i + 1]) end
+  end
+end
 if ARGV[4] ~= '' then
+  local budget = tonumber(ARGV[4])
   local spent = math.max(tonumber(redis.call('GET', KEYS[3]) or '0'), tonumber(ARGV[5]))
-  if spent >= tonumber(ARGV[4]) then return {'budget', '0'} end
+  if spent >= budget then return {'budget', '0'} end
+  if spent + held >= budget then return {'held', ARGV[9]} end
 end
 if most_tokens > 0 then
   local seconds = wait(KEYS[2], most_tokens, 1)
   if seconds > 0 then return {'tokens', tostring(seconds)} end
 end
+if at_once > 0 and requests > 0 and open >= at_once then return {'at_once', ARGV[9]} end
 if most_requests > 0 and requests > 0 then
   local seconds = wait(KEYS[1], most_requests, requests)
   if seconds > 0 then return {'requests', tostring(seconds)} end
   redis.call('HINCRBY', KEYS[1], time[1], requests)
   redis.call('EXPIRE', KEYS[1], 120)
+end
+if lease ~= '' and requests > 0 then
+  redis.call('ZADD', KEYS[4], now + tonumber(ARGV[10]), lease)
+  redis.call('HSET', KEYS[5], lease, ARGV[7])
+  redis.call('EXPIRE', KEYS[4], 120)
+  redis.call('EXPIRE', KEYS[5], 120)
 end
 return {'', '0'}
 """
@@ -79,7 +106,21 @@ if tonumber(ARGV[2]) > 0 then
   if tonumber(redis.call('GET', KEYS[2]) or '-1') < tonumber(ARGV[3]) then redis.call('SET', KEYS[2], ARGV[3]) end
   redis.call('INCRBYFLOAT', KEYS[2], ARGV[2])
   redis.call('EXPIRE', KEYS[2], 3456000)
+  local held = ARGV[4] ~= '' and redis.call('HGET', KEYS[3], ARGV[4])
+  if held then redis.call('HSET', KEYS[3], ARGV[4], math.max(0, tonumber(held) - tonumber(ARGV[2]))) end
 end
+"""
+
+RENEWED = """
+local time = redis.call('TIME')
+redis.call('ZADD', KEYS[1], 'XX', time[1] + time[2] / 1000000 + tonumber(ARGV[2]), ARGV[1])
+redis.call('EXPIRE', KEYS[1], 120)
+redis.call('EXPIRE', KEYS[2], 120)
+"""
+
+LEAVE = """
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1])
 """
 
 
@@ -91,34 +132,71 @@ class SharedLimits:
         self._redis = redis.Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
         self._check = self._redis.register_script(CHECK)
         self._book = self._redis.register_script(BOOK)
+        self._renewed = self._redis.register_script(RENEWED)
+        self._leave = self._redis.register_script(LEAVE)
+        self._leases: dict[str, KeyView] = {}
+        self._renewing: asyncio.Task[None] | None = None
         self._away_until = 0.0
         self._booking: set[asyncio.Task[Any]] = set()
 
     async def check(
-        self, view: KeyView, requests: int, *, otherwise: Callable[[], Over | None]
+        self,
+        view: KeyView,
+        requests: int,
+        lease: str,
+        hold: Decimal,
+        *,
+        otherwise: Callable[[], Over | None],
     ) -> Over | None:
-        """As the shared counts have it; by `otherwise` when they cannot be asked. Counts the requests."""
-        budget = "" if view.budget is None else str(view.budget)
+        """As the shared counts have it; by `otherwise` when they cannot be asked. Counts the requests; `lease` takes a
+        place with the first of them."""
         asked = [
             requests,
             view.requests_per_minute or 0,
             view.tokens_per_minute or 0,
-            budget,
+            "" if view.budget is None else str(view.budget),
             str(view.spent),
+            lease,
+            str(hold),
+            view.requests_at_once or 0,
+            str(SOON),
+            str(LEASE),
         ]
-        keys = [_name(view, "requests"), _name(view, "tokens"), _money(view)]
+        keys = [_name(view, "requests"), _name(view, "tokens"), _money(view), *_leases(view)]
         found = await self._ask(lambda: self._check(keys=keys, args=asked))
         if found is None:
             return otherwise()
         what, wait = (part.decode() for part in found)
+        if not what and lease and requests:
+            self._keep(view, lease)
         return Over(what, float(wait)) if what else None
 
-    def book(self, view: KeyView, tokens: int, cost: Decimal) -> None:
-        """Soon: whoever books may be about to be cancelled, and does not wait."""
-        names, amounts = [_name(view, "tokens"), _money(view)], [tokens, str(cost), str(view.spent)]
-        task = asyncio.ensure_future(self._ask(lambda: self._book(keys=names, args=amounts)))
+    def book(self, view: KeyView, tokens: int, cost: Decimal, lease: str) -> None:
+        names = [_name(view, "tokens"), _money(view), _name(view, "held")]
+        amounts = [tokens, str(cost), str(view.spent), lease]
+        self._soon(lambda: self._book(keys=names, args=amounts))
+
+    def leave(self, view: KeyView, lease: str) -> None:
+        self._leases.pop(lease, None)
+        self._soon(lambda: self._leave(keys=_leases(view), args=[lease]))
+
+    def _soon(self, ask: Callable[[], Awaitable[Any]]) -> None:
+        """Whoever books or leaves may be about to be cancelled, and does not wait."""
+        task = asyncio.ensure_future(self._ask(ask))
         self._booking.add(task)
         task.add_done_callback(self._booking.discard)
+
+    def _keep(self, view: KeyView, lease: str) -> None:
+        self._leases[lease] = view
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.ensure_future(self._renew())
+
+    async def _renew(self) -> None:
+        while self._leases:
+            await asyncio.sleep(RENEW)
+            for lease, view in list(self._leases.items()):
+                names, amounts = _leases(view), [lease, str(LEASE)]
+                await self._ask(partial(self._renewed, keys=names, args=amounts))
 
     async def settled(self) -> None:
         """Until everything booked so far is told."""
@@ -126,6 +204,8 @@ class SharedLimits:
 
     async def close(self) -> None:
         await self.settled()
+        if self._renewing is not None:
+            self._renewing.cancel()
         await self._redis.aclose()
 
     async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Any:
@@ -162,6 +242,10 @@ def client() -> SharedLimits | None:
 
 def _name(view: KeyView, what: str) -> str:
     return f"{PREFIX}:{{{view.pk}}}:{what}"
+
+
+def _leases(view: KeyView) -> list[str]:
+    return [_name(view, "open"), _name(view, "held")]
 
 
 def _money(view: KeyView) -> str:

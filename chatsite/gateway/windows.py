@@ -9,6 +9,8 @@ from collections import deque
 from typing import NamedTuple
 
 SECONDS = 60
+SOON = 2.0
+"""Seconds after which one of the requests that are under way may have ended."""
 
 
 class Over(NamedTuple):

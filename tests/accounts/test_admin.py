@@ -21,8 +21,9 @@ LIST = "admin:accounts_apikey_changelist"
 HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)>"
 FILLED = {
     "user_name": "ada", "label": "laptop", "scopes": ["gateway"], "allowed_models": "small\nlarge",
-    "requests_per_minute": "60", "tokens_per_minute": "", "budget": "12.5", "budget_period": "monthly",
-    "keep": "full", "stream_form": "", "max_agentic_loops": "", "expires_at": "2999-01-31T18:00",
+    "requests_per_minute": "60", "tokens_per_minute": "", "requests_at_once": "4", "budget": "12.5",
+    "budget_period": "monthly", "keep": "full", "stream_form": "", "max_agentic_loops": "",
+    "expires_at": "2999-01-31T18:00",
 }  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def test_a_key_is_made_with_its_limits_and_shown_once(admin, person):
     view = keys.look_up(key)
     assert (view.user_id, view.label, view.scopes) == (person.pk, "laptop", {"gateway"})
     assert (view.models, view.requests_per_minute, view.budget) == (("small", "large"), 60, Decimal("12.5"))
+    assert view.requests_at_once == 4
     assert (view.keep, view.expires_at) == ("full", datetime(2999, 1, 31, 18, tzinfo=UTC))
     for url in (reverse(LIST), detail(row()), reverse("admin:index")):
         text = page(admin, url)

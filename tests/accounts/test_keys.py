@@ -142,13 +142,13 @@ def create(*arguments: str) -> str:
 def test_the_command_sets_every_limit(person):
     key = create(
         "--scopes", "gateway", "--models", "small, large", "--requests-per-minute", "60", "--tokens-per-minute",
-        "100000", "--budget", "12.50", "--budget-period", "monthly", "--keep", "full", "--stream-form", "append",
-        "--max-agentic-loops", "2", "--expires", "2999-01-31",
+        "100000", "--at-once", "4", "--budget", "12.50", "--budget-period", "monthly", "--keep", "full",
+        "--stream-form", "append", "--max-agentic-loops", "2", "--expires", "2999-01-31",
     )  # fmt: skip
     view = keys.look_up(key)
     assert view.scopes == {"gateway"}
     assert view.models == ("small", "large")
-    assert (view.requests_per_minute, view.tokens_per_minute) == (60, 100_000)
+    assert (view.requests_per_minute, view.tokens_per_minute, view.requests_at_once) == (60, 100_000, 4)
     assert (view.budget, view.budget_period) == (Decimal("12.5"), "monthly")
     assert (view.keep, view.stream_form, view.max_agentic_loops) == ("full", "append", 2)
     assert view.expires_at == datetime(2999, 1, 31, tzinfo=UTC)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from decimal import Decimal
 
 import anthropic
+import httpx
 import openai
 import pytest
 from django.contrib.auth.models import User
@@ -15,7 +18,7 @@ from chatsite.accounts.models import ApiKey
 from chatsite.gateway.models import Exchange
 from chatsite.gateway.recorder import recorder
 from tests.gateway.conftest import off_loop
-from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve
+from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve, until
 from tests.gateway.test_hooked import ASKS, SAYS, TOOLS, Serves, hooks  # noqa: F401 (a fixture)
 from tests.standin import Say
 
@@ -54,6 +57,38 @@ async def test_over_its_requests_a_minute_a_caller_gets_429_and_when_to_come_bac
     assert [row.status for row in rows] == [200, 200, 429]
     assert rows[-1].error_code == "rate_limit_exceeded"
     assert key.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"requests_at_once": 1}, "1 requests under way at once"),
+        ({"budget": Decimal("0.05")}, "held by requests that are under way"),
+    ],
+    ids=["places", "budget"],
+)
+async def test_of_two_requests_at_once_the_second_waits_for_the_end_of_the_first(
+    url, key, standin, settings, limits, words
+):
+    settings.MODEL_PRICES = {MODEL: (1000.0, 1000.0)}  # a token is 0.001, and the answer may have a hundred
+    await limit(**limits)
+    serve(openai_at(standin))
+    gate = threading.Event()
+    standin.play(Say("Hello.", gate=gate, usage=(1, 1)))
+    async with httpx.AsyncClient(
+        base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=30
+    ) as http:
+        first = asyncio.create_task(http.post(CHAT, json=asking(stream=True)))
+        try:
+            await until(lambda: standin.exchanges)
+            refused = await http.post(CHAT, json=asking())
+        finally:
+            gate.set()
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+        assert words in message_of(refused)
+        assert (await first).status_code == 200
+        assert (await http.post(CHAT, json=asking())).status_code == 200
+    assert len(standin.exchanges) == 2
 
 
 async def test_both_sdks_know_the_refusal(url, standin, key):

@@ -19,6 +19,7 @@ OPTIONS: dict[str, tuple[str, Callable[[str], Any], dict[str, Any]]] = {
     "--models": ("allowed_models", written.names, {"help": "the models it may use, parted by commas (all)"}),
     "--requests-per-minute": ("requests_per_minute", written.whole, {"metavar": "N"}),
     "--tokens-per-minute": ("tokens_per_minute", written.whole, {"metavar": "N"}),
+    "--at-once": ("requests_at_once", written.whole, {"metavar": "N", "help": "requests under way"}),
     "--budget": ("budget", written.money, {"help": "in the currency of MODEL_PRICES"}),
     "--budget-period": ("budget_period", written.period, {"help": "total or monthly (total)"}),
     "--keep": ("keep", str, {"choices": ApiKey.Keep.values, "help": "of its requests to the gateway"}),
