@@ -37,6 +37,7 @@ from chatsite.chat import (
     commands,
     db,
     eventlog,
+    reading,
     rounds,
     thread_events,
     uploads,
@@ -50,7 +51,7 @@ from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed
 from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
-from chatsite.chat.render.fragments import render_before, render_page
+from chatsite.chat.render.fragments import render_page
 from chatsite.chat.render.picker import models_in
 from chatsite.chat.render.words import PROBLEM_WORDS
 from chatsite.chat.screens import rendered
@@ -98,10 +99,10 @@ async def home(request: HttpRequest) -> HttpResponse:
 @door
 async def thread(request: HttpRequest, thread_id: str) -> HttpResponse:
     row = await commands.thread_for(request.person, thread_id)
-    before = request.GET.get("before", "")
-    if before and by_htmx(request):
-        return await _earlier(row, before)
-    return await _page(request, row, before=before, **await db.read(_asked_for, row, request.GET))
+    if by_htmx(request) and (more := await reading.more(row, request.GET)) is not None:
+        return more
+    places = {name: request.GET.get(name, "") for name in ("before", "at")}
+    return await _page(request, row, **places, **await db.read(_asked_for, row, request.GET))
 
 
 @require_POST
@@ -313,14 +314,6 @@ async def _not_found(request: HttpRequest) -> HttpResponse:
     return await db.read(render, request, "404.html", status=404)
 
 
-async def _earlier(row: Thread, before: str) -> HttpResponse:
-    """The runs before one that the page shows; the page anew when that run has gone."""
-    html = render_before(await eventlog.state_now(eventlog.channel_of(row.pk), row), before)
-    if html is None:
-        return HttpResponse(status=204, headers={"HX-Redirect": reverse("chat:thread", args=[row.public_id])})
-    return HttpResponse(html)
-
-
 async def _page(
     request: HttpRequest,
     row: Thread | None,
@@ -330,6 +323,7 @@ async def _page(
     typed: Typed | None = None,
     deleted: str = "",
     before: str = "",
+    at: str = "",
     edits: str = "",
     removed: str = "",
     preset: str | None = None,
@@ -341,11 +335,13 @@ async def _page(
         (each for each in presets if each.name == preset or (preset is None and each.is_default)), None
     )
     state = await eventlog.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
+    place = await db.read(reading.place_of, row, at, state) if row is not None and at else {}
     model = catalog.pick(stored=row.model if row else begins_with.model if begins_with else "")
     context = {
         "thread": row,
         "state": state,
-        "transcript_html": await rendered(state, render_page, state, typed, before),
+        "transcript_html": await rendered(state, render_page, state, typed, before, place.get("at", "")),
+        "elsewhere": place.get("elsewhere", ""),
         "threads": await db.read(_threads_of, request.person.pk),
         "models": models_in(catalog),
         "presets": presets,

@@ -94,21 +94,29 @@
   };
   if (log) {
     const named = location.hash && byId(location.hash.slice(1));
-    named ? named.scrollIntoView() : toEnd();
+    if (named) {
+      named.scrollIntoView();
+      named.tabIndex = -1; // the keyboard goes on from there
+      named.focus({ preventScroll: true });
+    } else toEnd();
     scroll.addEventListener("scroll", look, { passive: true });
     log.addEventListener("toggle", look, true);
     new ResizeObserver(() => follow && toEnd()).observe(scroll);
     jump.addEventListener("click", toEnd);
-    // Earlier messages come in above: what is being read stays where it is.
-    let fromEnd = 0;
-    log.addEventListener("htmx:before:swap", () => { fromEnd = scroll.scrollHeight - scroll.scrollTop; });
+    // Earlier messages come in above, later ones below: what is being read stays where it is.
+    let [link, away] = ["", 0];
+    const border = () => (link === "older" ? scroll.scrollHeight : 0);
+    log.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+      link = ctx.target.id;
+      away = border() - scroll.scrollTop;
+    });
     log.addEventListener("htmx:after:swap", (event) => {
       event.stopPropagation();
       localTimes();
-      scroll.scrollTop = scroll.scrollHeight - fromEnd;
+      scroll.scrollTop = border() - away;
       look();
-      (byId("older")?.firstElementChild || scroll).focus({ preventScroll: true });
-      byId("status").textContent = log.dataset.earlier;
+      (byId(link)?.firstElementChild || scroll).focus({ preventScroll: true });
+      byId("status").textContent = log.dataset[link];
     });
     document.addEventListener("htmx:after:swap", () => {
       follow ? toEnd() : look();
@@ -206,7 +214,7 @@
     if (ctx.sourceElement === stream) return;
     if (ctx.hx?.redirect) done(ctx.sourceElement);
     if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
-    if (ctx.target?.id === "older" && ctx.response.raw.ok && !ctx.response.raw.redirected) return;
+    if (["older", "newer"].includes(ctx.target?.id) && ctx.response.raw.ok && !ctx.response.raw.redirected) return;
     const { redirected, status } = ctx.response.raw;
     say((redirected && words.signed_out) || REFUSED[status] || filled(words.error, { status }));
     Object.assign(ctx, { swap: "none", text: "" });

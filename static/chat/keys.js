@@ -19,8 +19,8 @@
     if (element.offsetHeight > scroll.clientHeight) element.scrollIntoView({ block: "start" });
   };
   const move = (step) => {
-    const all = [...document.querySelectorAll("#older a, #log .msg")];
-    const at = all.indexOf(document.activeElement.closest(".msg, #older a"));
+    const all = [...document.querySelectorAll("#log > .older a, #log .msg")];
+    const at = all.indexOf(document.activeElement.closest(".msg, .older a"));
     const seen = all.findIndex((one) => one.getBoundingClientRect().bottom > scroll.getBoundingClientRect().top + 8);
     const next = all[at < 0 ? (step > 0 ? seen : all.length - 1) : at + step];
     if (next) go(next);

@@ -66,3 +66,39 @@ def test_without_javascript_the_link_leads_to_a_page_that_begins_further_up(
     assert count(page) > shown
     expect(page.locator("#log .run").last).to_have_id(newest)
     expect(page.locator(f"#{first}")).to_be_in_viewport()
+
+
+def test_a_search_hit_opens_the_thread_at_its_message_by_the_keyboard_alone(open_chat: OpenChat, path: str):
+    chat = open_chat("/")
+    page = chat.page
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type('"about day 50"')
+    page.keyboard.press("Enter")
+    hit = page.locator(".found a")
+    expect(hit).to_have_count(1)
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if hit.evaluate("one => one === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    found = page.locator("#log .msg:target")
+    expect(found).to_contain_text("And what about day 50?")
+    expect(found).to_be_in_viewport()
+    expect(found).to_be_focused()
+    assert count(page) < 75
+    assert page.locator("#log .run").last.inner_text().count("day 299")
+    later = page.get_by_role("link", name="Show later messages")
+    later.scroll_into_view_if_needed()
+    before, shown = page.evaluate(FIRST_SEEN), count(page)
+    later.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("n => document.querySelectorAll('#log .msg').length > n", arg=shown)
+    expect(page.locator("#status")).to_have_text("Later messages are shown.")
+    id, top = page.evaluate(FIRST_SEEN)
+    assert (id, round(top)) == (before[0], round(before[1]))
+    page.get_by_role("button", name="Jump to latest").click()
+    chat.ask("help").done()
+    expect(chat.runs.last.locator(".user .bubble")).to_have_text("help")
+    ids = page.locator("#log .run").evaluate_all("all => all.map(one => one.id)")
+    assert len(ids) == len(set(ids))

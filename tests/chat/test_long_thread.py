@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
+from django.db import connection
 
 from bench.seed import seed
+from chatsite.chat import db, search
+from chatsite.chat.models import Message, Thread
 
 PATH = "/threads/long/"
 HTMX = {"HX-Request": "true"}
@@ -48,3 +52,36 @@ async def test_a_run_that_is_not_here_any_more_leads_to_the_page_as_it_is(client
 async def test_nobody_else_reads_further_up(client, strangers_client):
     reply = await strangers_client.get(PATH + "?before=rNothing", headers=HTMX)
     assert reply.status_code == 404
+
+
+async def test_a_search_hit_leads_to_its_message_in_a_window_around_it(client, person):
+    message = await db.read(
+        lambda: Message.objects.filter(role="user", text__contains=" ").order_by("pk")[40]
+    )
+    words = " ".join(message.text.split()[:12])
+    await db.write(lambda: Message.objects.filter(pk=message.pk).update(text=f"needle {words}"))
+    await db.write(search.fill, connection) if connection.vendor == "sqlite" else None
+    found = (await client.get("/search?q=needle")).content.decode()
+    address = re.search(r'href="(/threads/long/\?at=[^"]+)"', found)[1]
+    path, _, mark = address.partition("#")
+    page = (await client.get(path)).content.decode()
+    assert page.count(f"<article id={mark} ") == 1
+    assert 50 <= page.count("<article") <= 75
+    link = unescape(re.search(r'hx-get="(\?after=[^"]+)"', page)[1])
+    piece = (await client.get(PATH + link, headers=HTMX)).content.decode()
+    assert 28 <= piece.count("<article") <= 35
+    assert "<p id=newer " in piece
+
+
+async def test_a_message_of_another_branch_is_offered_and_one_of_nobody_is_not(client, person):
+    def branch() -> str:
+        thread = Thread.objects.get(public_id="long")
+        other = Message.objects.create(
+            public_id="aside", thread=thread, role="user", parts=[], text="Aside", parent_id=thread.head_id
+        )
+        return other.public_id
+
+    await db.write(branch)
+    page = (await client.get(PATH + "?at=aside")).content.decode()
+    assert 'form="branch-form" name="message" value="aside"' in page
+    assert "What was found" not in (await client.get(PATH + "?at=nothing")).content.decode()

@@ -27,13 +27,14 @@ from chatsite.chat.render.context import Typed
 from chatsite.chat.render.ends import spoken
 from chatsite.chat.render.swaps import live, live_html, replace_shown, status, title_html, up
 from chatsite.chat.render.transcript import Writer
-from chatsite.chat.render.window import first_before, first_shown, older_html
+from chatsite.chat.render.window import around, first_before, first_shown, newer_html, next_after, older_html
 from chatsite.chat.state import RunView, Segment, ThreadState
 
 __all__ = [
     "FragmentWriter",
     "has_been_told",
     "live_html",
+    "render_after",
     "render_before",
     "render_full",
     "render_messages",
@@ -52,11 +53,17 @@ def render_transcript(state: ThreadState, typed: Typed | None = None, *, own: bo
     return mark_safe(Writer(typed, own=own).whole(state))  # noqa: S308 - every text in it is escaped or cleaned
 
 
-def render_page(state: ThreadState, typed: Typed | None = None, before: str = "") -> SafeString:
-    """The newest runs, behind a link to the older ones; with the id of a run's element in `before` from further up."""
+def render_page(state: ThreadState, typed: Typed | None = None, before: str = "", at: str = "") -> SafeString:
+    """The newest runs, behind a link to the older ones; with the id of a run's element in `before` from further up,
+    with that of a message in `at` also what stands around it."""
     found = first_before(state, before) if before else None
     first = min(first_shown(state), found[0]) if found else first_shown(state)
-    return mark_safe(older_html(state, first) + Writer(typed).whole(state, first))  # noqa: S308 - as above
+    begin, end = (around(state, at) if at else None) or (first, first)
+    if end >= first:
+        first = min(begin, first)
+        return mark_safe(older_html(state, first) + Writer(typed).whole(state, first))  # noqa: S308 - as above
+    there = older_html(state, begin) + Writer(typed).whole(state, begin, end) + newer_html(state, end, first)
+    return mark_safe(there + Writer(typed).whole(state, first))  # noqa: S308 - as above
 
 
 def render_before(state: ThreadState, before: str) -> SafeString | None:
@@ -65,6 +72,15 @@ def render_before(state: ThreadState, before: str) -> SafeString | None:
     if found is None:
         return None
     return mark_safe(older_html(state, found[0]) + Writer().whole(state, *found))  # noqa: S308 - as above
+
+
+def render_after(state: ThreadState, after: str, until: str) -> SafeString | None:
+    """What takes the place of the link to later runs; None when one of the two is not here any more."""
+    found = next_after(state, after, until)
+    if found is None:
+        return None
+    begin, end, last = found
+    return mark_safe(Writer().whole(state, begin, end) + newer_html(state, end, last))  # noqa: S308 - as above
 
 
 def render_runs(state: ThreadState) -> tuple[SafeString, ...]:

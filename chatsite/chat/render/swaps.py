@@ -30,6 +30,11 @@ def thread_mark(thread_id: str) -> str:
     return short_id("t", thread_id)
 
 
+def message_mark(message_id: str) -> str:
+    """The id of a message's element, by which a link opens a page at it."""
+    return short_id("m", message_id)
+
+
 def short_id(kind: str, id: str) -> str:
     """An element's id for a row's: short, since it stands in every fragment, and good as a CSS name."""
     return kind + base64.urlsafe_b64encode(blake2b(id.encode(), digest_size=6).digest()).decode()

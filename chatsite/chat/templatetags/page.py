@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from chatsite.chat import attachments
 from chatsite.chat.conf import setting
 from chatsite.chat.render import fragments, words
-from chatsite.chat.render.swaps import thread_mark
+from chatsite.chat.render.swaps import message_mark, thread_mark
 from chatsite.chat.state import ThreadState
 
 register = template.Library()
@@ -63,6 +63,12 @@ def standing(state: ThreadState) -> SafeString:
 def mark_of(thread_id: str) -> str:
     """The id of a thread's name in the list, by which the stream finds it."""
     return thread_mark(thread_id)
+
+
+@register.filter
+def place_of(message_id: str) -> str:
+    """The id of a message's element."""
+    return message_mark(message_id)
 
 
 @register.filter

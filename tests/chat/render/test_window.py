@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from agent.messages import TextPart, ToolCallPart, user_message
-from chatsite.chat.render.fragments import FragmentWriter, render_before, render_full, render_page
+from chatsite.chat.render.fragments import (
+    FragmentWriter,
+    render_after,
+    render_before,
+    render_full,
+    render_page,
+)
 from chatsite.chat.render.window import MESSAGES, first_shown, section_id
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
 from tests.chat.render.page import Page
@@ -60,6 +68,46 @@ def test_a_page_without_javascript_begins_further_up_and_goes_to_the_end():
     state = long_state()
     first = section_id(state.segments[first_shown(state)])
     assert places(render_page(state, before=first), state) == list(range(100 - MESSAGES, 100))
+
+
+def test_a_page_opened_at_a_message_shows_what_stands_around_it_and_its_end_with_a_link_between():
+    state = long_state()
+    html = render_page(state, at="a20")
+    assert places(html, state) == [*range(13, 28), *range(85, 100)]
+    assert html.startswith("<p id=older ")
+    assert "(26)" in html
+    assert html.index("<p id=newer ") > html.index(f"<section id={section_id(state.segments[27])}")
+    shown = places(html, state)[:15]
+    while (link := re.search(r"<p id=newer .*?hx-get=\"\?after=(.+?)&amp;until=(.+?)\"", html)) is not None:
+        html = render_after(state, link[1], link[2])
+        shown += places(html, state)
+    assert shown == list(range(13, 85))
+
+
+@pytest.mark.parametrize(("at", "first"), [("a99", 85), ("a84", 77), ("u80", 73), ("nothing", 85), ("", 85)])
+def test_a_page_opened_near_the_end_or_at_nothing_is_one_piece(at, first):
+    state = long_state()
+    html = render_page(state, at=at)
+    assert places(html, state) == list(range(first, 100))
+    assert "newer" not in html
+
+
+def test_without_javascript_the_link_to_later_messages_opens_the_page_there():
+    state = long_state()
+    link = re.search(r"<p id=newer class=older><a href=\"\?at=(.+?)#(.+?)\"", render_page(state, at="a20"))
+    assert link[1] == "u28"
+    html = render_page(state, at=link[1])
+    assert f"<article id={link[2]} " in html
+    assert places(html, state)[:15] == list(range(21, 36))
+
+
+def test_what_follows_goes_to_the_end_and_a_change_reaches_what_stands_around():
+    state = long_state()
+    page, writer = Page(render_page(state, at="a20")), FragmentWriter(state)
+    before = grown(page)
+    longer = replace(state, segments=(*state.segments, run(100)))
+    page.apply(writer.update(longer))
+    assert grown(page) == [*before, section_id(longer.segments[-1])]
 
 
 def test_a_run_that_is_gone_has_nothing_before_it():
