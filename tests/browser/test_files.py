@@ -83,6 +83,15 @@ def test_files_are_attached_sent_shown_and_read_by_the_model(chat: Chat, standin
     expect(picture).to_have_attribute("alt", HOSTILE)
     expect(chat.last.locator("a.file")).to_contain_text("code.py")
     assert serious(chat.page) == []
+    # Its box is there before it is, whatever its size; it opens as a whole, and can be saved there.
+    box = picture.bounding_box()
+    assert (round(box["width"]), round(box["height"])) == (158, 126)
+    chat.last.get_by_role("button", name=HOSTILE).click()
+    whole = chat.last.locator(".whole")
+    expect(whole.locator("img")).to_have_js_property("naturalWidth", 32)
+    expect(whole.get_by_role("link", name=HOSTILE)).to_be_visible()
+    chat.page.keyboard.press("Escape")
+    expect(whole).to_be_hidden()
     asked = standin.exchanges[before].json["messages"][-1]["content"]
     assert [part["type"] for part in asked] == ["image_url", "text", "text"]
     assert asked[0]["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"

@@ -237,7 +237,11 @@ def kept_file(part: ImagePart | FilePart) -> str:
     address, name = f"attachments/{match[1]}", escape(words.plain(part.name or _("file")))
     if isinstance(part, ImagePart):
         picture = f'<img src="{address}" alt="{name}" loading=lazy>'
-        return f'<a class=thumb href="{address}" download title="{name}">{picture}</a>'
+        # The whole one is loaded when it is shown. A link could only save it: files are served as downloads.
+        return (
+            f'<button type=button class=thumb popovertarget=f-{match[1]} title="{name}">{picture}</button>'
+            f'<div id=f-{match[1]} class=whole popover>{picture}<a href="{address}" download>{name}</a></div>'
+        )
     kind = escape(str(_KIND_WORDS.get(part.mime_type or "", _("File"))))
     return f'<a class=file href="{address}" download><b>{name}</b><small>{kind}</small></a>'
 
