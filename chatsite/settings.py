@@ -37,6 +37,7 @@ MODEL_PRICES = env.prices("MODEL_PRICES")
 MODEL_PRICES_UNIT = env.text("MODEL_PRICES_UNIT", "$")
 MODEL_FACTS = env.facts("MODEL_FACTS")
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
+KEEP_REQUESTS = env.boolean("KEEP_REQUESTS", True)
 THREADS_KEEP_DAYS = env.amount("THREADS_KEEP_DAYS")
 
 # The gateway (read by chatsite.gateway)

@@ -8,7 +8,7 @@ generator (or cancelling the task that waits in it) closes the connection.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -29,11 +29,22 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as it goes out: where to, by the protocol with this path, as what, and in which bytes."""
+
+    url: str
+    path: str
+    body: Mapping[str, Any]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """One model call.
 
     `message_id` is the id under which the turn speaks. `parameters` are the sampling and limit fields in
-    OpenAI's names (temperature, top_p, max_tokens, stop, seed, ...); a codec maps or drops them.
+    OpenAI's names (temperature, top_p, max_tokens, stop, seed, ...); a codec maps or drops them. `on_sent` is told of
+    the request each time it goes out over a wire.
     """
 
     model: str
@@ -43,6 +54,7 @@ class TurnRequest:
     tool_choice: ToolChoice = "auto"
     system: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    on_sent: Callable[[Sent], None] | None = field(default=None, compare=False, repr=False)
 
 
 class Provider(Protocol):

@@ -30,7 +30,7 @@ from agent.errors import (
 )
 from agent.events import TurnEnd, TurnEvent
 from agent.providers.addresses import Reach, was_refused
-from agent.providers.base import TurnRequest
+from agent.providers.base import Sent, TurnRequest
 from agent.providers.transport import (
     NETWORK_ERRORS,
     Answer,
@@ -65,6 +65,9 @@ AWAY = (
 )
 AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
+
+
+OnSent = Callable[[Sent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ class HttpProvider:
         return f"HttpProvider({self._endpoint!r})"
 
     async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
-        answer = await self._ask(self._codec.encode_request(request))
+        answer = await self._ask(self._codec.encode_request(request), request.on_sent)
         reader = TurnReader(
             self._codec.StreamDecoder(request.message_id, self._new_id),
             lambda body: self._codec.decode_response(body, request.message_id, self._new_id),
@@ -218,25 +221,29 @@ class HttpProvider:
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, body: dict[str, Any]) -> Answer:
+    async def _ask(self, body: dict[str, Any], on_sent: OnSent | None = None) -> Answer:
         """The answer to this body, which is put in the form that the endpoint takes if it says which."""
         for refusal in self._refusals:
             body = self._codec.amend_request(body, refusal) or body
         for _ in range(2):
             try:
-                return await self._open("POST", self._codec.PATH, body)
+                return await self._open("POST", self._codec.PATH, body, on_sent)
             except RequestRejected as exc:
                 amended = self._codec.amend_request(body, exc)
                 if amended is None:
                     raise
                 body = amended
                 self._refusals = [*self._refusals, exc][-4:]
-        return await self._open("POST", self._codec.PATH, body)
+        return await self._open("POST", self._codec.PATH, body, on_sent)
 
-    async def _open(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+    async def _open(
+        self, method: str, path: str, body: dict[str, Any] | None, on_sent: OnSent | None = None
+    ) -> Answer:
         content = None if body is None else dump(body).encode()
         attempt = 0
         while True:
+            if on_sent is not None and body is not None and content is not None:
+                on_sent(Sent(self._endpoint.url(path), path, body, content))
             try:
                 return await self._try(method, path, content)
             except ProviderError as exc:

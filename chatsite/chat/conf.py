@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "MODEL_FACTS": {},
     "CHAT_MESSAGE_MAX_CHARS": 100_000,
     "EVENTS_KEEP_DAYS": 30,
+    "KEEP_REQUESTS": True,
     "THREADS_KEEP_DAYS": None,
     "ATTACHMENTS_DIR": None,
     "ATTACHMENT_MAX_MB": 20,

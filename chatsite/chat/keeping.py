@@ -3,6 +3,7 @@
     a batch's events      -> RunEvent rows; an unbroken line of deltas of one entity is one row
     messages now whole    -> Message rows behind the thread's head
     calls that changed    -> the ledger
+    turns that are over   -> what their requests were
     a terminal event      -> the run's end, the stop reason on its last message, the questions it asks
 
 All of it in one transaction, which the caller holds.
@@ -34,7 +35,7 @@ from agent.receipts import RECEIPT
 from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
-from chatsite.chat import budgets, metering, models, questions, statements, store
+from chatsite.chat import budgets, metering, models, questions, requests, statements, store
 from chatsite.chat.models import Run, Thread, ToolCall
 
 State = Run.State
@@ -109,6 +110,7 @@ class Batch:
     rewritten: tuple[Message, ...] = ()
     calls: tuple[CallChange, ...] = ()
     turns: int = 0
+    requests: tuple[requests.Note, ...] = ()
     began: datetime | None = None
     owner: str | None = None
     metered: bool = False
@@ -142,6 +144,8 @@ def keep(batch: Batch) -> int | None:
         _rewrite_message(batch, message)
     if batch.calls:
         _write_calls(batch)
+    for note in batch.requests:
+        requests.keep(batch.run_pk, note)
     if batch.terminal is not None:
         _close(batch, batch.terminal)
         if batch.metered:

@@ -1,13 +1,15 @@
-"""The rows. Only `actions`, `actions_steering`, `keeping`, `rounds`, `recovery`, `upkeep`, `organizing`, `attachments`,
-`choosing`, `transfer` and `demothread` write them.
+"""The rows. Only `actions`, `actions_steering`, `keeping`, `requests`, `rounds`, `recovery`, `upkeep`, `organizing`,
+`attachments`, `choosing`, `transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
+       │        ├────< Turn          one model call: what of its request the messages do not say
        │        ├────< ToolCall      the ledger: one row a call
        │        └────< Interrupt     a question the run ended with, and its one answer
        ├──────< Message              the transcript, a row a message, a tree by `parent`; the truth afterwards
        ├──────< ApprovalRule         "always allow this tool here", until it is taken back
        ├──────< Share                a link for readers
        └─────<> Attachment           a file that messages of it refer to
+    RequestConfig                    what requests have in common: tools, system prompt, parameters
     Preset                           a person's saved choices: model, system prompt, tools, parameters
 
 A thread's active branch is the path from `head` up to the root. While a run is active its messages are its
@@ -250,6 +252,45 @@ class RunEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number} {self.type}"
+
+
+class RequestConfig(models.Model):
+    """What many requests have in common: all of them but the messages. `digest` is that of `data`, JSON text."""
+
+    digest = models.CharField(max_length=32, unique=True)
+    data = models.TextField()
+    touched_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+class Turn(models.Model):
+    """A request to a model, as it can be put together again (`requests`, `admin.requests`).
+
+    `pieces` is JSON text: messages of the branch that ends with `head`, by name, and those that stand nowhere else.
+    `path` is the protocol's, "" where there was no wire; `digest` and `size` are the body's as it last went out, and
+    `sent` how often it did.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="turn_rows")
+    number = models.PositiveIntegerField()
+    message_id = models.CharField(max_length=200, help_text="The answer's, where there is one.")
+    config = models.CharField(max_length=32, db_index=True, help_text="The digest of its RequestConfig.")
+    head = models.CharField(max_length=200, blank=True)
+    pieces = models.TextField()
+    path = models.CharField(max_length=100, blank=True)
+    url = models.CharField(max_length=500, blank=True)
+    digest = models.CharField(max_length=32, blank=True)
+    size = models.PositiveIntegerField(default=0)
+    sent = models.PositiveIntegerField(default=0)
+    began_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["run", "number"], name="chat_turn_number_in_run"),)
+
+    def __str__(self) -> str:
+        return f"turn {self.number}"
 
 
 class ToolCall(models.Model):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from chatsite.care.exporting import PIECE, Part, as_json
-from chatsite.care.lines import Named, Rows
-from chatsite.chat import attachments, store, transfer, transfer_files
+from chatsite.care.lines import AT_ONCE, Named, Rows
+from chatsite.chat import attachments, requests, store, transfer, transfer_files
 from chatsite.chat.models import Attachment, Preset, Run, Thread
 
 
@@ -20,8 +20,22 @@ class Files(Rows):
         return attachments.erase_some(pk)
 
 
+class Turns(Rows):
+    """Requests, with the system prompts and tools that stand in no other's."""
+
+    __slots__ = ()
+
+    def erase_some(self, pk: Any) -> int:
+        rows = self.of(pk).order_by("-pk")[:AT_ONCE]
+        configs = set(rows.values_list("config", flat=True))
+        gone = super().erase_some(pk)
+        requests.forget(sorted(configs))
+        return gone
+
+
 LINES = (
     Rows("chat.RunEvent", "run__thread__owner"),
+    Turns("chat.Turn", "run__thread__owner"),
     Rows("chat.ToolCall", "run__thread__owner"),
     Rows("chat.Interrupt", "thread__owner"),
     Named("chat.Interrupt", "answered_by"),

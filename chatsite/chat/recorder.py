@@ -38,11 +38,12 @@ from agent.events import (
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
 from agent.underway import Underway
-from chatsite.chat import budgets, db, keeping, metering, news, questions, store, watched
+from chatsite.chat import budgets, db, keeping, metering, news, questions, requests, store, watched
 from chatsite.chat.eventlog import Channel, LiveRun
 from chatsite.chat.keeping import Batch, CallChange
 from chatsite.chat.ledger import Ledger
 from chatsite.chat.models import Run
+from chatsite.chat.requests import Note
 from chatsite.chat.state import InterruptView, RunView
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ class Recorder:
         self._held = 0  # number of the newest event that must be kept before it is told
         self._unsaved: list[str] = []  # ids of messages that are whole and have no row yet, in order
         self._inserted: list[tuple[str, str]] = []  # (id, id of the one it stands before) of such results
+        self._asked: list[Note] = []  # requests of the turn that goes on
+        self._answered: list[Note] = []  # those of turns that are over and not kept yet
         self._rewritten: set[str] = set()  # ids of earlier runs' messages that this run changed
         self._ledger = Ledger(waiting)
         self._lock = asyncio.Lock()
@@ -103,6 +106,10 @@ class Recorder:
         if len(self.live.events) > self._held and self._held <= self._kept:
             self._tell(len(self.live.events), self.live.transcript, self.live.underway)
         self._keep_within(KEEP_CALL_WITHIN if isinstance(event, ToolCallEnd) else KEEP_WITHIN)
+
+    def note(self, request: Note) -> None:
+        """Keep this with the end of its turn."""
+        self._asked.append(request)
 
     async def claim(self, call: ToolCallPart, arguments: Mapping[str, Any]) -> None:
         """Keep that this call's tool is about to start. Returns when that is committed."""
@@ -128,6 +135,7 @@ class Recorder:
             number, transcript, underway = len(self.live.events), self.live.transcript, self.live.underway
             saved, calls = list(self._unsaved), self._ledger.changes()
             inserted, rewritten = list(self._inserted), set(self._rewritten)
+            answered = tuple(self._answered)
             if number == self._kept and not calls:
                 return
             batch = Batch(
@@ -143,6 +151,7 @@ class Recorder:
                 rewritten=self._rows(list(rewritten)),
                 calls=tuple(calls.values()),
                 turns=self.turns,
+                requests=answered,
                 began=self.run.created_at,
                 owner=self.run.owner,
                 metered=metering.is_metered(self.run),
@@ -153,6 +162,8 @@ class Recorder:
             self._unsaved = self._unsaved[len(saved) :]
             self._inserted = self._inserted[len(inserted) :]
             self._rewritten -= rewritten
+            self._answered = self._answered[len(answered) :]
+            requests.kept(answered)
             self._ledger.kept(calls)
         if number > self.live.shown:
             self._tell(number, transcript, underway)
@@ -177,11 +188,17 @@ class Recorder:
             case StepStarted():
                 self.turns += 1
             case StepFinished(metadata=metadata):
+                self._turn_over()
                 self._whole((metadata or {}).get("messageId"))
             case ToolCallResult():
                 self._place(event)
             case RunFinished() | RunError():
+                self._turn_over()
                 self._ended = _end_of(self.run, event)
+
+    def _turn_over(self) -> None:
+        self._answered += self._asked
+        self._asked = []
 
     def _whole(self, message_id: str | None) -> None:
         if message_id is not None and any(message.id == message_id for message in self.live.transcript.live):

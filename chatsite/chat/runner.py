@@ -21,7 +21,7 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext
 from django.db import DatabaseError
 
-from agent import AbortSignal, RunContext, run_agent
+from agent import AbortSignal, Provider, RunContext, run_agent
 from agent.closing import closing_answers
 from agent.context import Aborted
 from agent.errors import AgentError
@@ -32,12 +32,14 @@ from chatsite.chat import allowance, db, metering, policy, store, titles, unfini
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.attaching import Attaching
+from chatsite.chat.conf import setting
 from chatsite.chat.eventlog import Channel, LiveRun, channel_of
 from chatsite.chat.keeping import RunTaken
 from chatsite.chat.models import Run
 from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
+from chatsite.chat.requests import Noting
 from chatsite.watch import ids
 from chatsite.watch.counters import Gauge
 
@@ -210,7 +212,7 @@ async def _say_all(
     try:
         allowed = await allowance.of(user)
         agent = await agents().agent_for(run.model, opening.client_tools, opening.choices, allowed)
-        agent = replace(agent, provider=Attaching(agent.provider, thread))
+        agent = replace(agent, provider=_noted(Attaching(agent.provider, thread), recorder))
         if metering.is_metered(run):
             agent = metering.metered(agent, run, user)
     except (AgentError, Problem) as error:
@@ -228,6 +230,17 @@ async def _say_all(
     async with aclosing(told) as events:
         async for event in events:
             await recorder.record(event if event.__class__ is not RunStarted else _marked(event, run))
+
+
+def _noted(provider: Provider, recorder: Recorder) -> Provider:
+    if not setting("KEEP_REQUESTS"):
+        return provider
+    return Noting(
+        provider,
+        branch=lambda: recorder.live.transcript,
+        number=lambda: recorder.turns,
+        note=recorder.note,
+    )
 
 
 def _without_agent(

@@ -28,7 +28,7 @@ from django.utils import timezone
 
 from agent.wire import jsontext
 from chatsite.care import holds, housework
-from chatsite.chat import actions_steering, attachments, db, organizing, retention, store
+from chatsite.chat import actions_steering, attachments, db, organizing, requests, retention, store
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -51,6 +51,7 @@ JOBS = (
     organizing.remove_deleted,
     actions_steering.remove_deleted,
     attachments.remove_unused,
+    requests.remove_unused,
     retention.throw_away_old,
 )
 DELTAS = {"TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"}

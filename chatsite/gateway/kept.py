@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.text import storable
+from chatsite.adminkit.masking import HIDDEN, SECRET_NAMES, is_secret, masked
 from chatsite.gateway.conf import setting
 from chatsite.gateway.records import Body
 
@@ -23,19 +24,7 @@ SHORTEN_FROM = 4_000
 SHOWN_OF_LONG = 64
 MOST_PARSED = 2_000_000
 MOST_KEPT = 1_000_000
-HIDDEN = "[hidden]"
-SECRET_NAMES = frozenset(
-    (
-        "api_key", "apikey", "api-key", "x-api-key", "authorization", "authorization_token", "cookie", "set-cookie",
-        "proxy-authorization", "access_token", "refresh_token", "client_secret", "secret", "password", "private_key",
-    )
-)  # fmt: skip
 KEY_SETTINGS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BRAVE_API_KEY", "TAVILY_API_KEY")
-KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|tl|gsk|xai|hf|ghp|gho|pplx|nvapi|fw|r8|tvly|xox[abp])[-_](?=[\w-]*\d)[\w.-]{16,}"
-    r"|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{12,}",
-    re.IGNORECASE,
-)
 FILE_LIKE = re.compile(r"[A-Za-z0-9+/=_,:;.%-]+")
 
 
@@ -70,11 +59,11 @@ def _keys_in(value: Any) -> Iterator[str]:
 def _text_of_text(text: str, keys: list[str]) -> str:
     text = '"'.join(_shortened(piece) for piece in text.split('"')) if len(text) > SHORTEN_FROM else text
     if len(text) > MOST_PARSED or text.lstrip()[:1] not in {"{", "["}:
-        return _masked(text, keys)
+        return masked(text, keys)
     try:
         return _text_of_value(json.loads(text), keys)
     except (ValueError, RecursionError):
-        return _masked(text, keys)
+        return masked(text, keys)
 
 
 def _text_of_value(value: Any, keys: list[str]) -> str:
@@ -87,24 +76,12 @@ def _text_of_value(value: Any, keys: list[str]) -> str:
 def _clean(value: Any, keys: list[str]) -> Any:
     """The same JSON. Strings are masked one by one: across their quotes a mask would break it."""
     if isinstance(value, str):
-        return _masked(_shortened(value), keys)
+        return masked(_shortened(value), keys)
     if isinstance(value, dict):
-        return {
-            name: HIDDEN if _is_secret(name, item) else _clean(item, keys) for name, item in value.items()
-        }
+        return {name: HIDDEN if is_secret(name, item) else _clean(item, keys) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item, keys) for item in value]
     return value
-
-
-def _is_secret(name: Any, value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and str(name).lower() in SECRET_NAMES
-
-
-def _masked(text: str, keys: list[str]) -> str:
-    for key in keys:
-        text = text.replace(key, HIDDEN)
-    return KEY_LIKE.sub(HIDDEN, text)
 
 
 def _shortened(text: str) -> str:

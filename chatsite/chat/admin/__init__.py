@@ -7,6 +7,7 @@
     questions     what people were asked, what they answered, their standing answers
     transcript    a thread as its people see it, with what each turn and run came to
     eventlog      what a run said, entry by entry
+    requests      what a model was sent in a turn, put together again; `requests_page` shows it
     replay        what the page showed of a run, moment by moment
 
 Rule 1: nobody edits a transcript here, not even a superuser.

@@ -29,7 +29,7 @@ from chatsite.adminkit.base import (
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
 from chatsite.chat import attachments, uploads
-from chatsite.chat.admin import eventlog, filters, replay, transcript
+from chatsite.chat.admin import eventlog, filters, replay, requests_page, transcript
 from chatsite.chat.admin.subjects import name_for, name_threads, short_id, subject_of, transcript_url
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
 from chatsite.chat.render import words
@@ -205,6 +205,7 @@ class RunAdmin(ReadOnlyAdmin):
             (_("In the transcript"), transcript_url(row.thread_id, run=row.pk)),
             (_("Event log"), reverse("admin:chat_run_events", args=[row.pk])),
             (_("Replay"), reverse("admin:chat_run_replay", args=[row.pk])),
+            (_("Requests"), reverse("admin:chat_run_requests", args=[row.pk])),
             (_("Messages"), list_url(Message, run__id__exact=row.pk)),
             (_("Tool calls"), list_url(ToolCall, run__id__exact=row.pk)),
         )
@@ -246,9 +247,12 @@ class RunAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[Any]:
         events = self.admin_site.admin_view(self.events_view)
         replayed = self.admin_site.admin_view(self.replay_view)
+        sent = self.admin_site.admin_view(self.requests_view)
         return [
             path("<int:pk>/events/", events, name="chat_run_events"),
             path("<int:pk>/replay/", replayed, name="chat_run_replay"),
+            path("<int:pk>/requests/", sent, name="chat_run_requests"),
+            path("<int:pk>/requests/<int:number>/", sent, name="chat_run_request"),
             *super().get_urls(),
         ]
 
@@ -264,6 +268,23 @@ class RunAdmin(ReadOnlyAdmin):
             return TemplateResponse(request, "admin/chat/moment.html", moment)
         context = {**self.admin_site.each_context(request), **moment, "links": self.links(run)}
         return TemplateResponse(request, "admin/chat/replay.html", context)
+
+    def requests_view(self, request: HttpRequest, pk: int, number: int | None = None) -> HttpResponse:
+        """What the model was sent in each turn; with a number, that request as plain text."""
+        self.require_view(request)
+        run = get_object_or_404(Run.objects.select_related("thread"), pk=pk)
+        asked = reading.opening(request, subject_of(run.thread), "requests", further=number is not None)
+        if asked is not None:
+            return asked
+        if number is not None:
+            text = requests_page.text_of(run, number)
+            return HttpResponse(text, content_type="text/plain; charset=utf-8")
+        context = {
+            **self.admin_site.each_context(request),
+            **requests_page.page_of(run, request.GET.get("from")),
+            "links": self.links(run),
+        }
+        return TemplateResponse(request, "admin/chat/requests.html", context)
 
     def events_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         self.require_view(request)
