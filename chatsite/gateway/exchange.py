@@ -22,6 +22,7 @@ from chatsite.gateway.caller import Caller
 from chatsite.gateway.errors import Refused
 from chatsite.gateway.limits import Place
 from chatsite.gateway.prices import may_cost
+from chatsite.gateway.quota import Quota
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.records import ExchangeRecord, RoundRecord
 from chatsite.gateway.rounds import Round, ms_since
@@ -38,6 +39,7 @@ class Exchange:
         self.id = uuid.uuid4().hex
         self.place: Place | None = None
         self.rounds: list[RoundRecord] = []
+        self.quota = Quota(key, self.id, body, self.rounds)
         self.error_code = ""
         self.keeps_content = key.keep == "full"
         self._status = 500
@@ -47,9 +49,12 @@ class Exchange:
         self._size = 0
 
     async def enter(self, names: tuple[str, ...]) -> None:
-        """Under the limits of its key. `names`: those under which its price may be found. Raises Refused."""
+        """Under the limits of its key, its user and their groups. `names`: under which its price may be found. Raises
+        Refused."""
         hold = may_cost(self.body, names) if self.key.budget is not None else Decimal(0)
         self.place = await limits.enter(self.key, hold)
+        if refused := await self.quota.begin():
+            raise refused
 
     def failed(self, refused: Refused) -> None:
         self.error_code = refused.code
@@ -78,6 +83,7 @@ class Exchange:
         """Whatever ended it."""
         if self.place is not None:
             self.place.leave()
+        self.quota.end()
         recorder.note(
             ExchangeRecord(
                 id=self.id,

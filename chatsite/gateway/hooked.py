@@ -120,6 +120,8 @@ class _Rounds:
         if self.asked and place is not None and (refused := await place.check()):
             raise refused
         await self.close()
+        if self.asked and (refused := await self._exchange.quota.again()):
+            raise refused
         self.asked += 1
         body = _body_of(call, self._exchange.body)
         round = await self._asker.ask(body, depth=self.asked - 1, asked_by=asked_by)

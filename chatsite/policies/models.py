@@ -4,7 +4,7 @@
     GroupBudget    what the group may use as a whole, beside that
     UserPolicy     other limits for one person, whatever their groups say
     Used           what is used of limits, one row for each kind of window
-    Hold           what somebody has under way, and what of their limits is held for it
+    Reservation    what somebody has under way, and what of their limits is held for it
 
 Only `quotas` writes the last two.
 """
@@ -204,7 +204,7 @@ class Used(models.Model):
         return f"{self.subject} {self.since}"
 
 
-class Hold(models.Model):
+class Reservation(models.Model):
     """One run or request under way. `tokens` and `cost` are held for its next turn, `booked_*` are counted already.
 
     `until` is for holders that died with their process.
@@ -219,8 +219,10 @@ class Hold(models.Model):
     until = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["holder", "subject"], name="policies_one_hold_each")]
-        indexes = [models.Index(fields=["subject"], name="policies_hold_subject")]
+        constraints = [
+            models.UniqueConstraint(fields=["holder", "subject"], name="policies_one_reservation_each")
+        ]
+        indexes = [models.Index(fields=["subject"], name="policies_reserved_for")]
 
     def __str__(self) -> str:
         return f"{self.holder} of {self.subject}"

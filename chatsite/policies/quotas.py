@@ -25,7 +25,7 @@ from django.utils import timezone
 from chatsite.accounts import keys, usage
 from chatsite.accounts.keys import KeyView
 from chatsite.accounts.models import ApiKey
-from chatsite.policies.models import Hold, Used
+from chatsite.policies.models import Reservation, Used
 from chatsite.policies.values import NO_LIMITS, Limits, Policy
 from chatsite.policies.windows import DAY, MINUTE, MONTH, SPANS, next_of, window_of
 
@@ -98,7 +98,10 @@ def accounts_of(user_pk: object, policy: Policy) -> tuple[Account, ...]:
 def account_of_key(key: KeyView) -> Account | None:
     """None for one without limits."""
     limits = Limits(
-        requests_per_minute=key.requests_per_minute, tokens_per_minute=key.tokens_per_minute, cost=key.budget
+        requests_per_minute=key.requests_per_minute,
+        tokens_per_minute=key.tokens_per_minute,
+        runs_at_once=key.requests_at_once,
+        cost=key.budget,
     )
     return Account(f"{KEY}{key.pk}", limits) if limits else None
 
@@ -106,13 +109,13 @@ def account_of_key(key: KeyView) -> Account | None:
 def admit(accounts: Sequence[Account], holder: str, need: Amount) -> Over | None:
     """Count a request and hold what it needs first. When it is over a limit nothing is counted."""
     now = timezone.now()
-    Hold.objects.filter(subject__in=_subjects(accounts), until__lte=now).delete()
+    Reservation.objects.filter(subject__in=_subjects(accounts), until__lte=now).delete()
     used = _count(accounts, now)
     over = _first_over(accounts, used, requests=1)
     if over is None:
         _count(accounts, now, requests=1)
-        Hold.objects.bulk_create(
-            Hold(
+        Reservation.objects.bulk_create(
+            Reservation(
                 subject=account.subject,
                 holder=holder,
                 tokens=need.tokens,
@@ -129,14 +132,14 @@ def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount |
     now = timezone.now()
     counted = _count(accounts, now, tokens=used.tokens, cost=used.cost)
     for account in accounts:
-        mine = Hold.objects.filter(subject=account.subject, holder=holder)
+        mine = Reservation.objects.filter(subject=account.subject, holder=holder)
         booked = {
             "booked_tokens": F("booked_tokens") + used.tokens,
             "booked_cost": F("booked_cost") + used.cost,
         }
         if not mine.update(tokens=0, cost=0, until=now + HELD_FOR, **booked):
             # A limit that is new since it began, or a run that goes on with a lost one.
-            Hold.objects.create(
+            Reservation.objects.create(
                 subject=account.subject,
                 holder=holder,
                 booked_tokens=used.tokens,
@@ -147,7 +150,7 @@ def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount |
         return None
     over = _first_over(accounts, counted, requests=0)
     if over is None:
-        mine = Hold.objects.filter(holder=holder, subject__in=_subjects(accounts))
+        mine = Reservation.objects.filter(holder=holder, subject__in=_subjects(accounts))
         mine.update(tokens=need.tokens, cost=need.cost)
     return over
 
@@ -155,8 +158,8 @@ def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount |
 def settle(holder: str, total: Amount) -> None:
     """Book what of `total` no turn has booked, and let go of the rest. A second time it does nothing."""
     now = timezone.now()
-    for hold in Hold.objects.filter(holder=holder).order_by("subject"):
-        if not Hold.objects.filter(pk=hold.pk).delete()[0]:
+    for hold in Reservation.objects.filter(holder=holder).order_by("subject"):
+        if not Reservation.objects.filter(pk=hold.pk).delete()[0]:
             continue
         tokens = max(0, total.tokens - hold.booked_tokens)
         cost = max(Decimal(0), total.cost - hold.booked_cost)
@@ -225,7 +228,7 @@ def _reached(most: int | Decimal | None, amount: int | Decimal) -> bool:
 
 
 def _held_of(accounts: Sequence[Account]) -> dict[str, _Held]:
-    rows = Hold.objects.filter(subject__in=_subjects(accounts), until__gt=timezone.now())
+    rows = Reservation.objects.filter(subject__in=_subjects(accounts), until__gt=timezone.now())
     sums = rows.values_list("subject").annotate(Count("pk"), Sum("tokens"), Sum("cost"), Sum("booked_cost"))
     return {subject: _Held(*held) for subject, *held in sums}
 

@@ -27,6 +27,9 @@ from chatsite.care.models import Erasure
 from chatsite.chat import attachments
 from chatsite.chat.models import Attachment, Message, Share, Thread
 from chatsite.gateway.models import Exchange, ExchangeCall
+from chatsite.policies import quotas
+from chatsite.policies.quotas import Account, Amount
+from chatsite.policies.values import Limits
 from tests.care import drawers
 
 SKIPPED = {line.model for line in staying()}
@@ -72,6 +75,7 @@ def both(ada, bob):
         person.groups.add(Group.objects.get_or_create(name="people")[0])
         person.user_permissions.add(Permission.objects.first())
         drawers.fill(person, SKIPPED | {"auth.User_groups", "auth.User_user_permissions"})
+        quotas.admit([Account(f"user:{person.pk}", Limits(runs_at_once=9))], f"run:{person.pk}", Amount(9))
         Client().force_login(person)
         for content in (b"the same text", f"a text of {person}".encode()):
             draft = attachments.draft_of(content, f"{content[:5]!r}.txt")

@@ -22,7 +22,7 @@ from chatsite.chat.models import Run
 from chatsite.chat.problems import OverQuota
 from chatsite.chat.render import words
 from chatsite.policies import rules
-from chatsite.policies.models import GroupBudget, GroupPolicy, Hold, Used
+from chatsite.policies.models import GroupBudget, GroupPolicy, Reservation, Used
 from tests.chat.conftest import row_of, until
 from tests.chat.test_api import body, post
 from tests.chat.test_approvals import ASKS, answer, asked, yes
@@ -44,7 +44,7 @@ async def used(span: str = "day", subject: str = "user:") -> tuple[int, int]:
 
 
 async def holds() -> int:
-    return await db.read(Hold.objects.count)
+    return await db.read(Reservation.objects.count)
 
 
 def calls(number: int, tokens: int) -> Turn:

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from chatsite.accounts.keys import new_api_key, view_of
 from chatsite.accounts.models import ApiKey
 from chatsite.policies import quotas, words
-from chatsite.policies.models import Hold, Used
+from chatsite.policies.models import Reservation, Used
 from chatsite.policies.quotas import Account, Amount, Over, account_of_key, admit, go_on, settle
 from chatsite.policies.values import LIMITS, Limits
 
@@ -71,7 +71,7 @@ def test_what_is_refused_is_not_counted(db, clock):
     for _ in range(3):
         assert admit([account], "b", NEED) is not None
     assert used().requests == 1
-    assert Hold.objects.count() == 1
+    assert Reservation.objects.count() == 1
 
 
 def test_runs_at_once_are_free_again_when_one_ends(db, clock):
@@ -105,9 +105,9 @@ def test_a_run_is_stopped_between_two_turns_by_what_it_used(db, clock):
     assert go_on([account], "a", Amount(120), NEED) is None
     over = go_on([account], "a", Amount(140), NEED)
     assert (over.name, over.held) == ("tokens_per_day", False)
-    assert Hold.objects.get().tokens == 0
+    assert Reservation.objects.get().tokens == 0
     settle("a", Amount(260))
-    assert (used().tokens, used().requests, Hold.objects.count()) == (260, 1, 0)
+    assert (used().tokens, used().requests, Reservation.objects.count()) == (260, 1, 0)
 
 
 def test_the_end_books_what_no_turn_has_booked_and_only_once(db, clock):
@@ -201,4 +201,4 @@ def test_of_many_that_begin_at_once_over_connections_of_their_own_only_so_many_g
     for thread in threads:
         thread.join(timeout=30)
     assert len(admitted) == 3
-    assert (used(span="day").requests, used("group:1").requests, Hold.objects.count()) == (3, 3, 6)
+    assert (used(span="day").requests, used("group:1").requests, Reservation.objects.count()) == (3, 3, 6)
