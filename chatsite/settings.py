@@ -15,6 +15,8 @@ DATA_DIR = env.data_dir("DATA_DIR", BASE_DIR / "var")
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.port("PORT", 8000)
 SERVER = env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
+MIGRATE = env.boolean("MIGRATE", True)
+MIGRATE_SNAPSHOT = env.boolean("MIGRATE_SNAPSHOT", True)
 DRAIN_SECONDS = env.seconds("DRAIN_SECONDS", 20)
 
 # Models and tools (read by chatsite.chat)

@@ -15,8 +15,10 @@ import whitenoise
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
-from django.db import connection, connections
-from django.db.migrations.executor import MigrationExecutor
+from django.db import connections
+
+from chatsite.operator import schema, snapshots
+from chatsite.operator.copying import CannotCopy
 
 
 @contextmanager
@@ -63,13 +65,56 @@ def _work_and_end(work: Callable[[], None], report_to: int) -> NoReturn:
     os._exit(0)
 
 
-def pending_migrations() -> bool:
-    executor = MigrationExecutor(connection)
-    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+class NotReady(Exception):
+    """Why nobody can be served, and what to do, as a sentence."""
 
 
-def migrate() -> None:
-    call_command("migrate", interactive=False, verbosity=0)
+def prepare_database(tell: Callable[[str], None]) -> None:
+    """Apply what is pending, behind a snapshot. Raises NotReady for a database that this version must not touch."""
+    found = schema.look()
+    if found.unknown:
+        raise NotReady(
+            f"The database was made by a newer version, which has migrations that this one does not know "
+            f"({_some(found.unknown)}). Start that version again; or restore a backup of this one."
+        )
+    if found.half:
+        raise NotReady(
+            f"The database is half migrated. {found.half} Restore the snapshot in {settings.DATA_DIR / 'snapshots'} or "
+            "your last backup; if you know why it is so, mend it and record it with `manage.py migrate --fake`."
+        )
+    if not found.pending:
+        return
+    if not settings.MIGRATE:
+        raise NotReady(
+            f"Migrations are pending ({_some(found.pending)}), and MIGRATE is false. Make a backup, run "
+            "`manage.py migrate`, and start again."
+        )
+    _migrate(found, tell)
+
+
+def _migrate(found: schema.Schema, tell: Callable[[str], None]) -> None:
+    snapshot = None
+    tell("Preparing the database ...")
+    if settings.MIGRATE_SNAPSHOT and not found.is_empty:
+        try:
+            snapshot = snapshots.before_migrating(found.pending[0], tell)
+        except CannotCopy as problem:
+            raise NotReady(
+                f"{problem} Without a snapshot nothing is migrated: make room, or set MIGRATE_SNAPSHOT=false."
+            ) from None
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+    except Exception as error:
+        if found.is_empty:
+            raise
+        words = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise NotReady(
+            f"A migration failed: {words}. What it began was taken back. {snapshots.way_back(snapshot)}"
+        ) from error
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def collect_static_files() -> bool:

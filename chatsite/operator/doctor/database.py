@@ -12,9 +12,9 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
 from chatsite.chat.models import Run
+from chatsite.operator import schema
 from chatsite.operator.doctor.findings import Finding, look, ok, wrong
 
 SLOW = 0.05
@@ -58,24 +58,26 @@ def answers() -> Iterator[Finding]:
 
 
 def migrations() -> Iterator[Finding]:
-    executor = MigrationExecutor(connection)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    unknown = sorted(
-        ".".join(key)
-        for key in executor.loader.applied_migrations
-        if key not in executor.loader.disk_migrations
-    )
-    ours = [name for name in unknown if name.split(".")[0] in executor.loader.migrated_apps]
-    if ours:
+    found = schema.look()
+    if found.unknown:
         yield wrong(
             "migrations",
-            f"the database has migrations that this version does not know: {', '.join(ours[:5])}",
+            f"the database has migrations that this version does not know: {', '.join(found.unknown[:5])}",
             "Start the newer version again, or restore the backup of before.",
         )
-    elif plan:
-        yield look(
-            "migrations", f"{len(plan)} are pending", "`manage.py serve` applies them, as does `migrate`."
+    elif found.half:
+        yield wrong(
+            "migrations",
+            f"the database is half migrated. {found.half}",
+            "Restore the snapshot in DATA_DIR/snapshots, or your last backup.",
         )
+    elif found.pending:
+        do = (
+            "`manage.py serve` applies them, as does `migrate`."
+            if settings.MIGRATE
+            else "Run `manage.py migrate`."
+        )
+        yield look("migrations", f"{len(found.pending)} are pending", do)
     else:
         yield ok("migrations", "all applied")
 

@@ -19,7 +19,7 @@ class Command(BaseCommand):
             sock = servers.bind(settings.HOST, settings.PORT)
             tracing.begin()
             token = self._prepare()
-        except (servers.CannotListen, tracing.NoTracing) as exc:
+        except (servers.CannotListen, tracing.NoTracing, prepare.NotReady) as exc:
             raise CommandError(str(exc)) from None
         except OperationalError as exc:
             first_line = str(exc).strip().splitlines()[0]
@@ -38,9 +38,7 @@ class Command(BaseCommand):
             return renew_link()
 
     def _prepare_files(self) -> None:
-        if prepare.pending_migrations():
-            self._say("Preparing the database ...")
-            prepare.migrate()
+        prepare.prepare_database(self._say)
         if not settings.DEBUG:
             prepare.collect_static_files()
 
