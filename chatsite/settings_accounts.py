@@ -9,9 +9,13 @@ SIGNUP = env.boolean("SIGNUP", False)
 # HTTPS=true says that there is a proxy.
 TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", int(env.boolean("HTTPS", False)))
 
+MFA_REQUIRED = env.choice("MFA_REQUIRED", ["none", "staff", "all"], "none")
+OWN_KEYS = env.boolean("OWN_KEYS", True)
+
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
+PASSWORD_RESET_TIMEOUT = 24 * 3600
 AUTHENTICATION_BACKENDS = ["chatsite.accounts.backends.NameOrEmail"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -55,3 +59,14 @@ ACCOUNT_SESSION_REMEMBER = True
 # chatsite.accounts.doors counts, over all processes and with words; twice would only confuse.
 ACCOUNT_RATE_LIMITS = False
 MFA_RATE_LIMITS = False
+
+# django-allauth: second factors
+
+MFA_ADAPTER = "chatsite.accounts.adapter_factors.FactorsAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_ISSUER = "Threadloom"
+MFA_TOTP_TOLERANCE = 1
+# Where there is no mail nobody can prove an address.
+MFA_ALLOW_UNVERIFIED_EMAIL = True

@@ -8,11 +8,13 @@ from allauth.account.adapter import DefaultAccountAdapter
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 WRONG = _("The name or the password is not right. Both mind capitals.")
 
+OURS = {"allauth.account.stages.EmailVerificationStage": "chatsite.accounts.stages.ProofStage"}
 SEEN_ANYWAY = ("account/messages/logged_in.txt", "account/messages/logged_out.txt")
 
 
@@ -26,6 +28,13 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return bool(settings.SIGNUP)
+
+    def get_login_stages(self) -> list[str]:
+        theirs = super().get_login_stages()
+        return [*(OURS.get(stage, stage) for stage in theirs), "chatsite.accounts.stages.FactorDueStage"]
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("account")
 
     def is_safe_url(self, url: str) -> bool:
         """Only this very host: another name of ALLOWED_HOSTS may be another site."""

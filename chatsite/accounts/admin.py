@@ -11,12 +11,14 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
-from chatsite.accounts import keys
+from chatsite.accounts import admin_people, keys
 from chatsite.accounts.forms import ApiKeyForm, NewApiKeyForm
 from chatsite.accounts.models import ApiKey
 from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
 from chatsite.adminkit.filters import DayFilter, UserFilter
 from chatsite.phrases import count, money, plain
+
+__all__ = ("ApiKeyAdmin", "admin_people")
 
 LIMITS = (
     "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once", "budget",

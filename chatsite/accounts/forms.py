@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from chatsite.accounts import written
-from chatsite.accounts.models import SCOPES, ApiKey
+from chatsite.accounts.models import SCOPES, ApiKey, all_scopes
 
 
 class NamesField(forms.CharField):
@@ -44,7 +44,7 @@ class ApiKeyForm(forms.ModelForm):
     scopes = forms.MultipleChoiceField(
         choices=[(scope, f"{scope}: {words}") for scope, words in SCOPES.items()],
         widget=forms.CheckboxSelectMultiple,
-        initial=list(SCOPES),
+        initial=all_scopes,
         help_text="What it opens.",
     )
     allowed_models = NamesField(

@@ -1,6 +1,11 @@
-"""The rows of accounts: API keys, and how often somebody tried to come in.
+"""The rows of accounts.
 
-Only `keys` makes and ends keys; what they have used is booked by `usage`.
+    ApiKey        only `keys` makes and ends them; what they have used is booked by `usage`
+    Attempts      how often somebody tried to come in of late (`doors`)
+    SignIn        where somebody is signed in (`signins`)
+    Invitation    a link that makes an account, once (`invitations`)
+
+Of a key:
 
 scopes                        which doors the key opens
 models, rates, budget         how much of them (the gateway holds them; empty: no limit)
@@ -17,15 +22,16 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
-CHAT, GATEWAY = "chat", "gateway"
-SCOPES = {CHAT: "the chat", GATEWAY: "the gateway"}
+CHAT, GATEWAY, MODELS = "chat", "gateway", "models"
+SCOPES = {CHAT: _("the chat"), GATEWAY: _("the gateway"), MODELS: _("the gateway's list of models alone")}
 MOST_MODELS = 200
 A_LIMIT = [MinValueValidator(1), MaxValueValidator(2**31 - 1)]
 
 
 def all_scopes() -> list[str]:
-    return list(SCOPES)
+    return [CHAT, GATEWAY]
 
 
 def check_scopes(value: Any) -> None:
@@ -155,3 +161,49 @@ class Attempts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tries} until {self.until}"
+
+
+class SignIn(models.Model):
+    """A session, with what its owner knows it by. The session itself is what counts: a row without one is history."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sign_ins")
+    session_key = models.CharField(max_length=40, unique=True)
+    address = models.CharField(max_length=64, blank=True)
+    browser = models.CharField(max_length=200, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.browser} from {self.address}"
+
+
+class Invitation(models.Model):
+    """A link that makes one account. Its token is kept as a hash."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    email = models.EmailField(
+        _("email"), blank=True, help_text=_("Whose invitation it is. Empty: whoever has the link.")
+    )
+    groups = models.ManyToManyField(
+        "auth.Group", blank=True, verbose_name=_("groups"), help_text=_("The new account is in them.")
+    )
+    mailed = models.BooleanField(default=False, editable=False)
+    made_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    made_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(_("expires"), editable=False)
+    used_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    used_at = models.DateTimeField(_("used"), null=True, editable=False)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
+
+    class Meta:
+        verbose_name = _("invitation")
+        verbose_name_plural = _("invitations")
+
+    def __str__(self) -> str:
+        return self.email or f"invitation {self.pk}"

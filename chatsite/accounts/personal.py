@@ -12,9 +12,9 @@ from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.db.models import Q, QuerySet
 
-from chatsite.accounts.models import ApiKey
+from chatsite.accounts.models import ApiKey, SignIn
 from chatsite.care.exporting import Part, as_json
-from chatsite.care.lines import AT_ONCE, Rows
+from chatsite.care.lines import AT_ONCE, Named, Rows
 
 
 class Sessions(Rows):
@@ -55,6 +55,10 @@ LINES = (
     Rows("mfa.Authenticator", "user"),
     Rows("socialaccount.SocialToken", "account__user"),
     Rows("socialaccount.SocialAccount", "user"),
+    Rows("accounts.SignIn", "user"),
+    Rows("accounts.Invitation_groups", "invitation__used_by"),
+    Rows("accounts.Invitation", "used_by"),
+    Named("accounts.Invitation", "made_by"),
     Rows("accounts.ApiKey", "user"),
     Rows("auth.User_groups", "user"),
     Rows("auth.User_user_permissions", "user"),
@@ -90,6 +94,9 @@ def account_of(user: Any) -> Iterator[Part]:
     told: dict[str, Any] = {name: getattr(user, name) for name in own if hasattr(user, name)}
     told["groups"] = list(user.groups.order_by("name").values_list("name", flat=True))
     told["sessions"] = sum(1 for _ in _sessions_of(user.pk))
+    told["sign_ins"] = list(
+        SignIn.objects.filter(user=user).order_by("pk").values("at", "address", "browser")
+    )
     for label, columns in WAYS_IN.items():
         if apps.is_installed(f"allauth.{label.partition('.')[0]}"):
             rows = apps.get_model(label)._default_manager.filter(user=user).order_by("pk")

@@ -32,8 +32,19 @@ def _paths(*table: tuple[str, str, str, str]) -> list[URLPattern]:
 
 
 LOCAL = "allauth.account.views"
+OURS = "chatsite.accounts.views"
+MFA = "allauth.mfa"
+CODES = f"{MFA}.recovery_codes.views"
+PASSKEYS = f"{MFA}.webauthn.views"
 
 urlpatterns = _paths(
+    ("", f"{OURS}.account", "account", ""),
+    ("profile/", f"{OURS}.profile", "account_profile", ""),
+    ("sessions/end/", f"{OURS}.end_sessions", "account_end_sessions", ""),
+    ("sessions/<int:pk>/end/", f"{OURS}.end_session", "account_end_session", ""),
+    ("keys/make/", f"{OURS}.make_key", "account_make_key", ""),
+    ("keys/<int:pk>/revoke/", f"{OURS}.revoke_key", "account_revoke_key", ""),
+    ("invitation/<str:token>/", "chatsite.accounts.views_invitations.invitation", "invitation", "invitation"),
     ("login/", f"{LOCAL}.login", "login", "login"),
     ("login/", f"{LOCAL}.login", "account_login", "login"),
     ("logout/", f"{LOCAL}.logout", "logout", ""),
@@ -54,6 +65,35 @@ urlpatterns = _paths(
         "account_reset_password_from_key_done",
         "",
     ),
+    ("2fa/", f"{OURS}.account", "mfa_index", ""),
+    ("2fa/authenticate/", f"{MFA}.base.views.authenticate", "mfa_authenticate", "code"),
+    ("2fa/reauthenticate/", f"{MFA}.base.views.reauthenticate", "mfa_reauthenticate", "code"),
+    ("2fa/due/", "chatsite.accounts.views_factors.due", "mfa_due", "code"),
+    ("2fa/totp/activate/", f"{MFA}.totp.views.activate_totp", "mfa_activate_totp", "code"),
+    ("2fa/totp/deactivate/", f"{MFA}.totp.views.deactivate_totp", "mfa_deactivate_totp", ""),
+    ("2fa/recovery-codes/", f"{CODES}.view_recovery_codes", "mfa_view_recovery_codes", ""),
+    (
+        "2fa/recovery-codes/generate/",
+        f"{CODES}.generate_recovery_codes",
+        "mfa_generate_recovery_codes",
+        "",
+    ),
+    ("2fa/webauthn/", f"{OURS}.account", "mfa_list_webauthn", ""),
+    ("2fa/webauthn/add/", f"{PASSKEYS}.add_webauthn", "mfa_add_webauthn", ""),
+    ("2fa/webauthn/login/", f"{PASSKEYS}.login_webauthn", "mfa_login_webauthn", "passkey"),
+    (
+        "2fa/webauthn/reauthenticate/",
+        f"{PASSKEYS}.reauthenticate_webauthn",
+        "mfa_reauthenticate_webauthn",
+        "code",
+    ),
+    (
+        "2fa/webauthn/<int:pk>/remove/",
+        "chatsite.accounts.views_factors.remove_passkey",
+        "mfa_remove_webauthn",
+        "",
+    ),
+    ("2fa/webauthn/<int:pk>/edit/", f"{PASSKEYS}.edit_webauthn", "mfa_edit_webauthn", ""),
 )
 urlpatterns.append(
     re_path(

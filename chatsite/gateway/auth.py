@@ -59,8 +59,8 @@ class Keys:
         self._open: dict[str, list[Callable[[], None]]] = {}
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
 
-    async def of(self, caller: Caller) -> KeyView:
-        """The caller's key. Raises Refused: none, a wrong one, one that is for other doors."""
+    async def of(self, caller: Caller, *, scopes: tuple[str, ...] = (GATEWAY,)) -> KeyView:
+        """The caller's key. Raises Refused: none, a wrong one, one that has none of these scopes."""
         key = key_of(caller)
         known = self._known.get(keys.digest_of(key))
         age = STALE if known is None else time.monotonic() - known.at
@@ -71,7 +71,7 @@ class Keys:
         view = known.view
         if view is None or (view.expires_at is not None and view.expires_at <= timezone.now()):
             raise wrong_key()
-        if not view.has(GATEWAY):
+        if not any(view.has(scope) for scope in scopes):
             raise Refused(403, "wrong_scope", "This API key is not for the gateway; ask for one that is.")
         return view
 

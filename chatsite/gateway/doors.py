@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 from agent.wire.jsontext import dump
 from chatsite.accounts.keys import KeyView
+from chatsite.accounts.models import GATEWAY, MODELS
 from chatsite.gateway import allowance, counting, limits
 from chatsite.gateway.auth import Keys, wrong_key
 from chatsite.gateway.bodies import Body, read_soon
@@ -68,7 +69,7 @@ class Doors:
         raise Refused(404, "model_not_found", f"The model {name[:100]!r} does not exist.", param="model")
 
     async def _models(self, caller: Caller) -> list[PublicModel]:
-        key = await self._keys.of(caller)
+        key = await self._keys.of(caller, scopes=(GATEWAY, MODELS))
         policy = await allowance.policy_of(key.user_id)
         return [model for model in await routes().models() if allowance.opens(key, policy, model.name)]
 

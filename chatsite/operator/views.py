@@ -1,11 +1,10 @@
 import logging
 import sys
 
-from django.contrib.auth import login
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.translation import gettext
@@ -16,6 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_safe
 
 from chatsite.accounts.guard import guarded
+from chatsite.accounts.signing import sign_in
 from chatsite.chat import draining
 from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
@@ -44,8 +44,7 @@ def _setup(request, token):
     user = make_first_admin(token, form)
     if user is None:
         return _no_such_link(request)
-    login(request, user)
-    return redirect("/")
+    return sign_in(request, user)
 
 
 def _no_such_link(request):

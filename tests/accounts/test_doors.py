@@ -61,9 +61,9 @@ def test_who_is_right_is_not_counted(person, client):
 
 
 def test_what_is_kept_of_an_attempt_is_no_name(person, client):
-    fail(client, 1)
+    fail(client, 1, "persephone")
     kept = str(list(Attempts.objects.values()))
-    assert "ada" not in kept
+    assert "persephone" not in kept
     assert "127.0.0.1" not in kept
 
 

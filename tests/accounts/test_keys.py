@@ -162,7 +162,7 @@ def test_a_key_may_expire_in_days(person):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--scopes", "chat,admin"], "--scopes: Choose one or more of: chat, gateway."),
+        (["--scopes", "chat,admin"], "--scopes: Choose one or more of: chat, gateway, models."),
         (["--models", "two words"], "--models: Write up to"),
         (["--requests-per-minute", "0"], "--requests-per-minute is '0'; write a whole number above 0."),
         (["--tokens-per-minute", "-5"], "a whole number above 0"),

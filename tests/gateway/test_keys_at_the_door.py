@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import httpx
 import pytest
@@ -53,6 +54,17 @@ async def test_without_a_good_key_it_is_401(anybody, key, standin, method, path,
         assert answer.json()["error"]["message"]
         assert answer.headers["www-authenticate"] == "Bearer"
     assert standin.exchanges == []
+
+
+@each_path
+async def test_a_key_for_the_list_of_models_opens_that_and_nothing_else(
+    anybody, person, standin, method, path
+):
+    serve(openai_at(standin))
+    key = await off_loop(partial(new_api_key, person, scopes=["models"]))
+    answer = await call(anybody, method, path, {"authorization": f"Bearer {key}"})
+    assert answer.status_code == (200 if method == "GET" else 403)
+    assert standin.exchanges == [] or method == "GET"
 
 
 @each_path

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django import template
 from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
 
 register = template.Library()
 
@@ -17,3 +19,9 @@ def setting(name: str) -> Any:
     if name not in TOLD:
         raise template.TemplateSyntaxError(f"{name} is not for pages")
     return getattr(settings, name)
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """For an attribute, where the page's policy lets no script stand."""
+    return json.dumps(value, cls=DjangoJSONEncoder)

@@ -15,7 +15,11 @@ from chatsite.accounts import keys, written
 from chatsite.accounts.models import SCOPES, ApiKey
 
 OPTIONS: dict[str, tuple[str, Callable[[str], Any], dict[str, Any]]] = {
-    "--scopes": ("scopes", written.names, {"help": f"what it opens, of {', '.join(SCOPES)} (both)"}),
+    "--scopes": (
+        "scopes",
+        written.names,
+        {"help": f"what it opens, of {', '.join(SCOPES)} (chat and gateway)"},
+    ),
     "--models": ("allowed_models", written.names, {"help": "the models it may use, parted by commas (all)"}),
     "--requests-per-minute": ("requests_per_minute", written.whole, {"metavar": "N"}),
     "--tokens-per-minute": ("tokens_per_minute", written.whole, {"metavar": "N"}),
