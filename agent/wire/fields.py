@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn, TypeVar, overload
 
 from agent.errors import InvalidRequest
@@ -39,6 +40,21 @@ def want(body: Json, key: str, kind: type[T], path: str = "", *, default: T | No
     if value is None:
         return default if default is not None else refuse(where, "is required")
     return check(value, kind, where)
+
+
+def numbers(body: Json, *keys: str) -> None:
+    """Fields that are finite numbers where they are there. JSON knows no others, but its readers do."""
+    for key in keys:
+        value = body.get(key, 0)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or (isinstance(value, float) and not math.isfinite(value)):
+            refuse(key, "must be a number")
+
+
+def texts(value: Any, path: str) -> list[str]:
+    """A list of strings."""
+    found: list[str] = [check(each, str, f"{path}[{i}]") for i, each in enumerate(check(value, list, path))]
+    return found
 
 
 def objects(body: Json, key: str, path: str = "") -> list[tuple[str, Json]]:

@@ -28,7 +28,8 @@ def load(text: str | bytes) -> Any:
     try:
         return _mend(json.loads(text if isinstance(text, str) else _utf8(text)))
     except (ValueError, RecursionError) as exc:
-        raise NotJson(str(exc)) from exc
+        # Of a number that is too long for it, Python says which of its functions allows longer ones.
+        raise NotJson(str(exc).partition("; use sys.")[0]) from exc
 
 
 def _utf8(text: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -164,16 +165,42 @@ async def test_a_field_without_counterpart_is_named(http, standin):
     assert answer.json()["error"]["message"].startswith("tools: ")
 
 
+OF_BOTH = [("temperature", value) for value in ("warm", True, [], math.nan, math.inf)]
+OF_BOTH += [("top_p", "most"), ("max_tokens", "many"), ("max_tokens", 1.5), ("tools", 7), ("tools", [7])]
+OF_BOTH += [("tools", [{"name": 7, "type": 7}]), ("tool_choice", 7)]
+OF_CHAT = [*OF_BOTH, ("stop", 7), ("stop", ["a", 7]), ("tools", [{"function": 7}]), ("tool_choice", "never")]
+OF_MESSAGES = [*OF_BOTH, ("stop_sequences", 7), ("stop_sequences", ["a", 7]), ("system", 7), ("system", [7])]
+OF_MESSAGES += [("top_k", "few"), ("metadata", 7), ("tool_choice", {"type": "never"}), ("max_tokens", None)]
+
+
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("temperature", "warm"), ("temperature", True), ("temperature", []), ("stop", 7), ("stop", ["a", 7])],
+    ("path", "fields"), [(CHAT, OF_CHAT), (MESSAGES, OF_MESSAGES)], ids=["openai", "anthropic"]
 )
-async def test_a_parameter_of_another_type_is_400_when_it_has_to_be_translated(http, standin, field, value):
-    serve(anthropic_at(standin))
-    answer = await http.post(CHAT, json=asking(**{field: value}))
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == field
+async def test_a_field_of_another_type_is_400_by_its_name_when_it_has_to_be_translated(
+    http, standin, path, fields
+):
+    serve(anthropic_at(standin) if path == CHAT else openai_at(standin))
+    for field, value in fields:
+        answer = await http.post(path, content=json.dumps(asking(**{field: value})))
+        assert answer.status_code == 400, (field, value)
+        assert answer.json()["error"]["message"].startswith(field), (field, value)
     assert standin.exchanges == []
+
+
+@each_path
+async def test_what_no_json_reader_agrees_on_is_400_or_goes_on_as_it_came(http, standin, path):
+    """NaN, numbers of thousands of digits, a NUL that is no escape, a name twice in another spelling."""
+    serve(openai_at(standin) if path == CHAT else anthropic_at(standin))
+    begin = f'{{"model": "{MODEL}", "max_tokens": 9, "messages": [{{"role": "user", "content": "'
+    for rest in (f'Hi"}}], "seed": {"9" * 5000}}}', 'Hi\0"}]}', f'Hi"}}], "mod\\u0065l": "{MODEL}"}}'):
+        answer = await http.post(path, content=begin + rest)
+        assert answer.status_code == 400, rest
+        assert "sys." not in answer.text
+    assert standin.exchanges == []
+    for rest in ('Hi"}], "temperature": NaN}', 'Hi \\u0000"}]}', 'Hi"}], "stream": true, "stream": false}'):
+        answer = await http.post(path, content=begin + rest)
+        assert answer.status_code == 200, rest
+        assert standin.exchanges[-1].body.decode() == begin + rest
 
 
 async def test_the_demo_model_speaks_both(http):

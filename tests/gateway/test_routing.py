@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import time
 
 import pytest
 
@@ -148,6 +149,20 @@ async def test_an_event_of_twenty_megabytes_passes(http, standin, path, dialect,
     standin.play(Raw([whole[i : i + 2**20] for i in range(0, len(whole), 2**20)]))
     answer = await http.post(path, json=asking(stream=True))
     assert answer.content == whole
+
+
+@pytest.mark.parametrize(
+    ("path", "at"), [(CHAT, anthropic_at), (MESSAGES, openai_at)], ids=["openai", "anthropic"]
+)
+async def test_one_that_has_to_be_read_is_an_error_and_not_held_in_memory(http, standin, path, at):
+    serve(at(standin))
+    dialect = "openai" if at is openai_at else "anthropic"
+    whole = recorded(standin, dialect, Say("x" * 20_000_000, pieces=20_000_000))
+    standin.play(Raw([whole[i : i + 2**20] for i in range(0, len(whole), 2**20)]))
+    asked_at = time.monotonic()
+    answer = await http.post(path, json=asking(stream=True))
+    assert "an event without an end" in answer.text.rpartition("data: ")[2]
+    assert await standin.exchanges[-1].gone_within(10.0, asked_at)
 
 
 @each_dialect

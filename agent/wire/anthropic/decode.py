@@ -24,7 +24,7 @@ from agent.messages import (
     Transcript,
 )
 from agent.providers.base import ToolSpec, TurnRequest
-from agent.wire.fields import Json, objects, objects_in, refuse, want
+from agent.wire.fields import Json, numbers, objects, objects_in, refuse, texts, want
 from agent.wire.jsontext import dump
 
 _READ = frozenset(
@@ -70,7 +70,8 @@ def decode_request(body: Json) -> TurnRequest:
 def _parameters(body: Json) -> Json:
     parameters = {key: value for key, value in body.items() if key not in _READ and value is not None}
     parameters["max_tokens"] = want(body, "max_tokens", int)
-    if stop := want(body, "stop_sequences", list, default=[]):
+    numbers(parameters, "temperature", "top_p", "top_k")
+    if stop := texts(body.get("stop_sequences") or [], "stop_sequences"):
         parameters["stop"] = stop
     metadata = want(body, "metadata", dict, default={})
     if user := want(metadata, "user_id", str, "metadata", default=""):

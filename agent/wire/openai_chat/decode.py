@@ -22,7 +22,7 @@ from agent.messages import (
     Transcript,
 )
 from agent.providers.base import ToolSpec, TurnRequest
-from agent.wire.fields import Json, check, objects, objects_in, refuse, split_data_url, want
+from agent.wire.fields import Json, check, numbers, objects, objects_in, refuse, split_data_url, want
 
 _READ = frozenset({"model", "messages", "tools", "tool_choice", "stream", "stream_options", "n"})
 _LEGACY = {"functions": "tools", "function_call": "tool_choice"}
@@ -64,9 +64,7 @@ def _parameters(body: Json) -> Json:
     limit = parameters.pop("max_completion_tokens", None) or parameters.get("max_tokens")
     if limit is not None:
         parameters["max_tokens"] = check(limit, int, "max_tokens")
-    temperature = parameters.get("temperature", 1)
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
-        refuse("temperature", "must be a number")
+    numbers(parameters, "temperature", "top_p")
     stop = parameters.get("stop", "")
     stops = stop if isinstance(stop, list) else [stop]
     if not all(isinstance(each, str) for each in stops):
