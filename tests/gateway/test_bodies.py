@@ -114,6 +114,59 @@ async def test_a_body_that_cannot_be_translated_is_400_and_says_where(http, stan
     assert standin.exchanges == []
 
 
+def _calling(**call):
+    return {
+        "role": "assistant",
+        "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}, **call}],
+    }
+
+
+def _said(role="user", **block):
+    return {"role": role, "content": [block]}
+
+
+DEEPER = {
+    CHAT: {
+        "tool_calls": {"role": "assistant", "tool_calls": 5},
+        "tool_calls[0]": {"role": "assistant", "tool_calls": [5]},
+        "tool_calls[0].id": _calling(id=5),
+        "tool_calls[0].function": _calling(function=5),
+        "tool_calls[0].function.name": _calling(function={"name": 5, "arguments": "{}"}),
+        "tool_calls[0].function.arguments": _calling(function={"name": "f", "arguments": {}}),
+        "tool_call_id": {"role": "tool", "content": "a"},
+        "content[0].image_url": _said(type="image_url", image_url=5),
+        "content[0].image_url.url": _said(type="image_url", image_url={"url": 5}),
+        "content[0].input_audio": _said(type="input_audio", input_audio=5),
+        "content[0].file": _said(type="file", file=5),
+    },
+    MESSAGES: {
+        "content[0].id": _said("assistant", type="tool_use", id=5, name="f", input={}),
+        "content[0].name": _said("assistant", type="tool_use", id="a", name=5, input={}),
+        "content[0].input": _said("assistant", type="tool_use", id="a", name="f", input="x"),
+        "content[0].thinking": _said("assistant", type="thinking", thinking=5),
+        "content[0].data": _said("assistant", type="redacted_thinking", data=5),
+        "content[0].tool_use_id": _said(type="tool_result", tool_use_id=5),
+        "content[0].content": _said(type="tool_result", tool_use_id="a", content=5),
+        "content[0].content[0]": _said(type="tool_result", tool_use_id="a", content=[5]),
+        "content[0].is_error": _said(type="tool_result", tool_use_id="a", is_error="yes"),
+        "content[0].source": _said(type="image", source=5),
+        "content[0].source.type": _said(type="image", source={"type": "wizard"}),
+        "content[0].source.url": _said(type="image", source={"type": "url", "url": 5}),
+    },
+}
+
+
+@each_path
+async def test_a_wrong_type_deep_inside_is_400_with_the_path_to_it(http, standin, path):
+    serve(anthropic_at(standin) if path == CHAT else openai_at(standin))
+    for where, message in DEEPER[path].items():
+        body = asking() | {"messages": [{"role": "user", "content": "Hi"}, message]}
+        answer = await http.post(path, json=body)
+        assert answer.status_code == 400, where
+        assert answer.json()["error"]["message"].startswith(f"messages[1].{where}: "), where
+    assert standin.exchanges == []
+
+
 @each_path
 async def test_odd_histories_are_put_in_order_by_a_translation(http, standin, path):
     """Results without calls, one id twice, nothing said: servers refuse a whole conversation for less."""

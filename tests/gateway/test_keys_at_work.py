@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from decimal import Decimal
 
@@ -15,12 +16,13 @@ from django.test import Client
 from django.urls import reverse
 
 from chatsite.accounts.models import ApiKey
+from chatsite.gateway.hooks import BaseHook, Refusal
 from chatsite.gateway.models import Exchange
 from chatsite.gateway.recorder import recorder
 from tests.gateway.conftest import off_loop
 from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve, until
 from tests.gateway.test_hooked import ASKS, SAYS, TOOLS, Serves, hooks  # noqa: F401 (a fixture)
-from tests.standin import Say
+from tests.standin import Broken, Say
 
 each_door = pytest.mark.parametrize(
     ("path", "at"), [(CHAT, openai_at), (MESSAGES, anthropic_at)], ids=["openai", "anthropic"]
@@ -89,6 +91,42 @@ async def test_of_two_requests_at_once_the_second_waits_for_the_end_of_the_first
         assert (await first).status_code == 200
         assert (await http.post(CHAT, json=asking())).status_code == 200
     assert len(standin.exchanges) == 2
+
+
+class Refuses(BaseHook):
+    async def pre_call(self, body, call):
+        return Refusal("Not this.") if "secret" in json.dumps(body) else None
+
+
+@pytest.mark.parametrize("ends", ["fails", "breaks off", "is refused", "is left", "is left waiting"])
+async def test_a_place_is_free_again_whatever_ended_the_request(url, key, standin, hooks, ends):  # noqa: F811
+    await limit(requests_at_once=1)
+    serve(openai_at(standin))
+    hooks(Refuses())
+    async with httpx.AsyncClient(
+        base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=30
+    ) as http:
+        match ends:
+            case "fails":
+                standin.play(Broken("400"))
+                assert (await http.post(CHAT, json=asking())).status_code == 400
+            case "breaks off":
+                standin.play(Broken("cut"))
+                assert "error" in (await http.post(CHAT, json=asking(stream=True))).text
+            case "is refused":
+                assert (await http.post(CHAT, json=asking("a secret"))).status_code == 400
+            case "is left":
+                standin.play(Broken("hang_stream"))
+                async with http.stream("POST", CHAT, json=asking(stream=True)) as answer:
+                    await anext(answer.aiter_bytes())
+                assert await standin.exchanges[-1].gone()
+            case "is left waiting":
+                standin.play(Broken("hang"))
+                waiting = asyncio.create_task(http.post(CHAT, json=asking()))
+                await until(lambda: standin.exchanges)
+                waiting.cancel()
+                assert await standin.exchanges[-1].gone()
+        assert (await http.post(CHAT, json=asking())).status_code == 200
 
 
 async def test_both_sdks_know_the_refusal(url, standin, key):
