@@ -62,9 +62,13 @@ def duration(ms: int | None) -> str:
     }
 
 
+_CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
+"""A terminal's, and those that set the direction of what follows."""
+
+
 def plain(name: str, most: int = 80) -> str:
-    """A name from outside as one line of text, not longer than a line."""
-    line = re.sub(r"\s+", " ", name).strip()
+    """A name from outside as one line of text, not longer than a line, that turns nothing around beside it."""
+    line = _CONTROLS.sub("", re.sub(r"\s+", " ", name)).strip()
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

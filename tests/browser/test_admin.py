@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.chat import WEATHER, Chat, Watch
+from tests.browser.test_look import serious
 from tests.server import Person, Server
 
 
@@ -34,6 +35,7 @@ def test_an_admin_reads_the_transcript_with_its_finish_reasons(chat: Chat, conte
     reasons = log.locator(".loom-turns td:nth-child(2) code").all_inner_texts()
     assert reasons == ["tool_calls", "tool_calls", "stop", "length"]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious(page) == []
 
 
 @pytest.mark.slow

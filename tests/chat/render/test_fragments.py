@@ -317,6 +317,12 @@ def test_a_card_shows_the_tools_own_words_when_it_failed():
     assert "<p class=err>There is no such city.</p>" in html
 
 
+def test_a_tools_name_turns_nothing_around_beside_it():
+    call = ToolCallPart("c1", "pay\u202eyap \x1b[31m\u2066 me", "{}")
+    html = render_transcript(state_of(ASK, bot(call, finish="tool_calls"), tool(OK)))
+    assert "<b hx-ignore>payyap [31m me</b>" in html
+
+
 def test_what_never_ran_did_not_fail():
     html = card(result=ToolResultPart("c1", '{"error": "The person denied it."}', error="denied"))
     assert "What the assistant was told" in html

@@ -1,0 +1,84 @@
+"""Threads as a person keeps them: named, pinned, put away, deleted and taken back, shared, exported and taken in."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.chat import Chat
+from tests.browser.test_look import serious
+
+
+def choose(chat: Chat, name: str) -> None:
+    chat.page.locator(".menu-box > summary").click()
+    chat.page.locator(".menu-sheet").get_by_text(name, exact=True).click()
+
+
+def group_of(page: Page, title: str) -> str:
+    item = page.locator("nav .list li", has_text=title)
+    return item.evaluate("one => one.closest('ul').previousElementSibling.textContent")
+
+
+def test_a_thread_is_named_pinned_put_away_deleted_and_taken_back(chat: Chat):
+    page = chat.page
+    chat.ask("What should I wear?").done()
+    page.locator(".menu-box > summary").click()
+    assert serious(page) == []
+    page.get_by_label("Name", exact=True).fill("Clothes")
+    page.get_by_role("button", name="Rename").click()
+    expect(page.locator("#title")).to_have_text("Clothes")
+    assert group_of(page, "Clothes") == "Today"
+    choose(chat, "Pin to the top")
+    expect(page.locator("#title")).to_have_text("Clothes")
+    assert group_of(page, "Clothes") == "Pinned"
+    choose(chat, "Archive")
+    page.goto("/archive")
+    expect(page.locator("nav .list li")).to_have_count(0)
+    page.get_by_role("link", name="Clothes").click()
+    choose(chat, "Take out of the archive")
+    choose(chat, "Delete")
+    expect(page.locator(".undo")).to_contain_text("The thread is deleted.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#title")).to_have_text("Clothes")
+    expect(chat.runs).to_have_count(1)
+
+
+def test_what_is_exported_is_taken_in_again_with_all_that_was_shown(chat: Chat):
+    page = chat.page
+    chat.ask("What should I wear in Oslo today?").done()
+    shown = chat.transcript()
+    page.locator(".menu-box > summary").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export as JSON").click()
+    content = download.value.path().read_bytes()
+    assert json.loads(content)["format"] == "threadloom-thread"
+    page.goto("/archive")
+    page.locator("#file").set_input_files(
+        {"name": "thread.json", "mimeType": "application/json", "buffer": content}  # type: ignore[arg-type]
+    )
+    page.get_by_role("button", name="Import").click()
+    expect(chat.runs).to_have_count(1)
+    assert chat.transcript() == shown
+    expect(page.locator("nav .list li")).to_have_count(2)
+
+
+def test_a_live_link_follows_and_a_snapshot_stays_as_it_was(chat: Chat, context_of):
+    page, path = chat.page, chat.ask("help").done().path
+    links = []
+    for form in ("as it is now", "said later"):
+        page.goto(f"{path}share")
+        page.get_by_label(form).check()
+        page.get_by_role("button", name="Make a link").click()
+        links += [
+            each
+            for each in page.locator(".found a").evaluate_all("all => all.map(a => a.href)")
+            if each not in links
+        ]
+    chat.open(path).ask("think").done()
+    reader = context_of().new_page()
+    for link, runs in zip(links, (1, 2), strict=True):
+        reader.goto(link)
+        expect(reader.locator("#log .run")).to_have_count(runs)
+        assert serious(reader) == []
+        expect(reader.locator("#log form, #log .steer")).to_have_count(0)
