@@ -38,6 +38,7 @@ RUN_MAX_SECONDS = env.amount("RUN_MAX_SECONDS")
 MODEL_PRICES = env.prices("MODEL_PRICES")
 MODEL_PRICES_UNIT = env.text("MODEL_PRICES_UNIT", "$")
 MODEL_FACTS = env.facts("MODEL_FACTS")
+PRIVATE_ENDPOINTS = env.boolean("PRIVATE_ENDPOINTS", False)
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 KEEP_REQUESTS = env.boolean("KEEP_REQUESTS", True)
 THREADS_KEEP_DAYS = env.amount("THREADS_KEEP_DAYS")
@@ -142,6 +143,7 @@ INSTALLED_APPS = [
     "chatsite.care.apps.CareConfig",
     "chatsite.accounts.apps.AccountsConfig",
     "chatsite.policies.apps.PoliciesConfig",
+    "chatsite.catalog.apps.CatalogConfig",
     "chatsite.chat.apps.ChatConfig",
     "chatsite.gateway.apps.GatewayConfig",
     "chatsite.operator.apps.OperatorConfig",

@@ -1,5 +1,6 @@
 """Of all tests: a law is looked for as long as it takes, however busy the machine is; and what a process remembers of
-policies ends with the test's database; and tables can be emptied."""
+policies ends with the test's database; no rows of endpoints are looked for, unless a test is about them
+(`catalog_rows`); and tables can be emptied."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,23 @@ def no_policy_of_another_test():
     from chatsite.policies import rules
 
     rules.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_catalog():
+    from chatsite.catalog import entries
+
+    entries.use_entries(entries.NONE)
+
+
+@pytest.fixture
+def catalog_rows(no_catalog):
+    """Endpoints and models of the database count."""
+    from chatsite.catalog import entries
+
+    entries.use_entries(None)
+    yield
+    entries.use_entries(entries.NONE)
 
 
 @pytest.fixture(scope="session")

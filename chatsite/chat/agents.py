@@ -2,17 +2,17 @@
 
     OPENAI_*      an endpoint of OpenAI's dialect (OpenAI, Ollama, llama.cpp, vLLM, LM Studio, OpenRouter, ...)
     ANTHROPIC_*   an endpoint of Anthropic's
-    demo          the built-in demo model: plays rules, is no language model; always there
+    rows          what administrators added (`chatsite.catalog`)
+    demo          the built-in demo model: plays rules, is no language model; there unless it is withdrawn, and always
+                  where there is no other
 
 An endpoint without a `*_MODELS` list is asked for its models, now and then (`agent.providers.listing`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from django.utils.module_loading import import_string
@@ -21,29 +21,26 @@ from django.utils.translation import gettext_lazy
 
 from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
 from agent.providers.demo import DemoProvider
-from agent.providers.http import Endpoint, HttpProvider
-from agent.providers.listing import ModelList
-from agent.wire import anthropic, openai_chat
+from chatsite.catalog import entries
 from chatsite.chat import allowance, budgets
 from chatsite.chat.allowance import EVERYTHING, Allowance
 from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
+from chatsite.chat.sources import Source, Sources, sources_from_settings
 from chatsite.chat.tools import server_tools
 
 DEMO = "demo"
 NOT_OPEN = gettext_lazy("The model %(model)s is not open to you any more. Choose another, then go on.")
 NONE_OPEN = gettext_lazy("No model is open to you here. Ask an administrator for one.")
 NO_CHOICES = Choices()
-OPENAI_URL = "https://api.openai.com/v1"
-ANTHROPIC_URL = "https://api.anthropic.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
     """A model a person may pick. `provider` is the endpoint's name.
 
-    `context` in tokens, whether it takes `images` and `tools`: as MODEL_FACTS says; None where nothing is known.
+    `context` in tokens, whether it takes `images` and `tools`: as MODEL_FACTS or its row says; None: nothing is known.
     """
 
     id: str
@@ -52,14 +49,6 @@ class ModelChoice:
     context: int | None = None
     images: bool | None = None
     tools: bool | None = None
-
-
-class _Source(ModelList):
-    """An endpoint, and the models it has."""
-
-    def __init__(self, provider: HttpProvider, listed: tuple[str, ...]) -> None:
-        super().__init__(provider, listed)
-        self.provider = provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +96,23 @@ class Catalog:
 class Agents:
     """The configured endpoints, and agents on them."""
 
-    def __init__(self, sources: list[_Source], *, default: str = "", demo: Provider | None = None) -> None:
-        self._sources = sources
+    def __init__(self, sources: list[Source], *, default: str = "", demo: Provider | None = None) -> None:
+        self._sources = Sources(sources)
         self._default = default
         self._demo = demo or DemoProvider()
         self._tools = server_tools()
 
     async def catalog(self) -> Catalog:
-        facts = setting("MODEL_FACTS")
-        lists = await asyncio.gather(*(source.models() for source in self._sources))
+        found, facts = await self._sources.find(), entries.facts()
+        labels, names = found.entries.labels, await found.names()
         choices = {
-            model: ModelChoice(model, model, source.provider.name, **facts.get(model, {}))
-            for source, models in reversed(list(zip(self._sources, lists, strict=True)))
-            for model in models
+            model: ModelChoice(model, labels.get(model, model), endpoint, **facts.get(model, {}))
+            for model, endpoint in names.items()
         }
-        choices = dict(reversed(choices.items()))
-        choices[DEMO] = ModelChoice(DEMO, _("Demo model"), self._demo.name)
+        if not choices or DEMO not in found.entries.withdrawn:
+            choices[DEMO] = ModelChoice(DEMO, _("Demo model"), self._demo.name)
         default = self._default if self._default in choices else next(iter(choices))
-        problems = tuple(source.problem for source in self._sources if source.problem)
-        return Catalog(tuple(choices.values()), default, problems)
+        return Catalog(tuple(choices.values()), default, found.problems())
 
     def tools_with(
         self, client_tools: Iterable[ToolSpec] = (), allowed: Allowance = EVERYTHING
@@ -162,30 +149,15 @@ class Agents:
     async def _provider_of(self, model: str) -> Provider:
         if model == DEMO:
             return self._demo
-        for source in self._sources:
-            if model in await source.models():
-                return source.provider
-        words = _("The model %(model)s is not there any more. Choose another and try again.")
-        raise UnknownModel(words % {"model": repr(model[:100])})
-
-
-def _source(name: str, codec: ModuleType, url: str, key: str, models: list[str]) -> _Source:
-    return _Source(HttpProvider(codec, Endpoint(name=name, base_url=url, api_key=key)), tuple(models))
+        provider = await (await self._sources.find()).provider_of(model)
+        if provider is None:
+            words = _("The model %(model)s is not there any more. Choose another and try again.")
+            raise UnknownModel(words % {"model": repr(model[:100])})
+        return provider
 
 
 def agents_from_settings() -> Agents:
-    sources = []
-    if setting("OPENAI_API_KEY") or setting("OPENAI_BASE_URL"):
-        url = setting("OPENAI_BASE_URL") or OPENAI_URL
-        sources.append(
-            _source("OpenAI", openai_chat, url, setting("OPENAI_API_KEY"), setting("OPENAI_MODELS"))
-        )
-    if setting("ANTHROPIC_API_KEY") or setting("ANTHROPIC_BASE_URL"):
-        url = setting("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
-        sources.append(
-            _source("Anthropic", anthropic, url, setting("ANTHROPIC_API_KEY"), setting("ANTHROPIC_MODELS"))
-        )
-    return Agents(sources, default=setting("DEFAULT_MODEL"))
+    return Agents(sources_from_settings(), default=setting("DEFAULT_MODEL"))
 
 
 _agents: Agents | None = None

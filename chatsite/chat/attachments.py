@@ -34,6 +34,7 @@ from django.utils.translation import gettext
 
 from agent.messages import FilePart, ImagePart, Message, Part, Transcript
 from chatsite.care import holds
+from chatsite.catalog import entries
 from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import AUDIO, IMAGES, TEXT, Untaken, safe_name, type_of
 from chatsite.chat.models import Attachment, Thread
@@ -247,8 +248,8 @@ def parts_of(owner: Any, ids: list[str]) -> tuple[Given, ...]:
 
 
 def takes_images(model: str) -> bool:
-    """False when MODEL_FACTS says that it does not; an endpoint of which nothing is known says so itself."""
-    return setting("MODEL_FACTS").get(model, {}).get("images") is not False
+    """False when its facts say that it does not; an endpoint of which nothing is known says so itself."""
+    return entries.facts().get(model, {}).get("images") is not False
 
 
 def check_taken(message: Message, model: str) -> None:

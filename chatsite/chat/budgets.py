@@ -28,6 +28,7 @@ from agent import (
 )
 from agent.events import ModelUsage
 from agent.tally import Cost
+from chatsite.catalog import entries
 from chatsite.chat.conf import setting
 
 LIMITS: dict[str, Callable[[Any], Strategy]] = {
@@ -47,7 +48,7 @@ def strategy() -> Strategy:
 
 def cost() -> Cost | None:
     """What tokens cost; None when no price is set. A model without a price is free: the demo model, a local one."""
-    prices = setting("MODEL_PRICES")
+    prices = entries.prices()
     if not prices:
         return None
     table = {

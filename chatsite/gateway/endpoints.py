@@ -32,6 +32,7 @@ from agent.providers.addresses import Reach
 from agent.providers.base import Provider
 from agent.providers.http import Endpoint as Address
 from agent.providers.http import HttpProvider, Timeouts
+from chatsite.catalog.entries import NONE, Entries
 from chatsite.gateway.bodies import MAX_NAME, is_model_name
 from chatsite.gateway.conf import setting
 from chatsite.gateway.dialects import CODECS, Dialect
@@ -90,6 +91,8 @@ class Target:
 class Config:
     endpoints: tuple[Endpoint, ...]
     named: Mapping[str, tuple[Target, ...]]
+    entries: Entries = NONE
+    """What administrators added, of which the rest may be made (`added`)."""
 
 
 def config_from_settings() -> Config:

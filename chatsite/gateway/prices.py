@@ -1,4 +1,4 @@
-"""What a request cost, or may cost, by MODEL_PRICES: by the name that the endpoint knows, else by the public one."""
+"""What a request cost, or may cost, by MODEL_PRICES and the models' rows: by the name that the endpoint knows first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agent.errors import InvalidRequest
 from agent.messages import Usage
 from agent.prices import Price, price_table
 from agent.tally import Cost
+from chatsite.catalog import entries
 from chatsite.gateway.bodies import Body
-from chatsite.gateway.conf import setting
 
 PLACES = Decimal("0.00000001")
 BYTES_A_TOKEN = 4
@@ -20,7 +20,7 @@ LONG_ANSWER = 4096
 
 def cost_of(usage: Usage, *models: str) -> Decimal | None:
     """None when no price is known for any of these names. Nothing used costs nothing, where there are prices."""
-    table = setting("MODEL_PRICES")
+    table = entries.prices()
     if not table:
         return None
     cost = _table(tuple((name, tuple(prices)) for name, prices in table.items()))

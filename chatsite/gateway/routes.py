@@ -1,8 +1,8 @@
 """Public name -> the models that may answer, in the order in which they are tried.
 
-A name of GATEWAY_MODELS wins. Else it is a model that an endpoint has under that name, the first endpoint first; an
-endpoint whose models nobody wrote down is asked for them, and takes their names without the date too. `demo` is
-always there.
+A name of GATEWAY_MODELS wins, then one that an administrator routes (`chatsite.catalog`). Else it is a model that an
+endpoint has under that name, the first endpoint first; an endpoint whose models nobody wrote down is asked for them,
+and takes their names without the date too. `demo` is always there. What an administrator has withdrawn is not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from agent.providers.base import Provider
 from agent.providers.demo import MODEL as DEMO
 from agent.providers.demo import DemoProvider
 from agent.providers.listing import ModelList
+from chatsite.catalog import entries
+from chatsite.gateway.added import config_with
 from chatsite.gateway.cooling import Cooling
-from chatsite.gateway.endpoints import Config, Endpoint, Target, config_from_settings
+from chatsite.gateway.endpoints import Config, Endpoint, Target
 from chatsite.gateway.errors import Refused
 
 DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -29,8 +31,11 @@ class PublicModel:
 
 
 class Routes:
-    def __init__(self, config: Config, *, demo: Provider | None = None) -> None:
-        self.cooling = Cooling()
+    def __init__(
+        self, config: Config, *, demo: Provider | None = None, cooling: Cooling | None = None
+    ) -> None:
+        self.cooling = cooling or Cooling()
+        self.config = config
         demo = demo or DemoProvider()
         self._named = config.named
         self._demo = config.named.get(DEMO) or (Target(Endpoint(demo.name, demo), DEMO),)
@@ -50,6 +55,8 @@ class Routes:
             await self._ask()
             found = self._known.get(model) or self._undated.get(model)
         if found is None:
+            if await entries.fresh() is not self.config.entries and self is _routes:
+                return await routes().targets(model)  # it was added a moment ago
             raise self._unknown(model)
         return self.cooling.order(found)
 
@@ -79,8 +86,10 @@ class Routes:
                 if not endpoint.listed and (plain := DATED.sub("", model)) != model:
                     undated.setdefault(plain, (Target(endpoint, plain),))
         # The public names twice: first in the list, and not to be replaced.
-        self._known = {**self._named, **known, **self._named, DEMO: self._demo}
-        self._undated = undated
+        everything = {**self._named, **known, **self._named, DEMO: self._demo}
+        withdrawn = self.config.entries.withdrawn
+        self._known = {name: targets for name, targets in everything.items() if name not in withdrawn}
+        self._undated = {name: targets for name, targets in undated.items() if name not in withdrawn}
 
     def _unknown(self, model: str) -> Refused:
         problems = [models.problem for models in self._lists.values() if models.problem]
@@ -93,17 +102,21 @@ def unknown_model(model: str, why: str = "") -> Refused:
 
 
 _routes: Routes | None = None
+_replaced = False
 
 
 def routes() -> Routes:
-    """This process's, made at the first use."""
+    """This process's, made at the first use, and anew when an administrator has changed a row."""
     global _routes
+    now = entries.current()
     if _routes is None:
-        _routes = Routes(config_from_settings())
+        _routes = Routes(config_with(now))
+    elif _routes.config.entries is not now and not _replaced:
+        _routes = Routes(config_with(now), cooling=_routes.cooling)
     return _routes
 
 
 def use_routes(replacement: Routes | None) -> None:
     """Put others in their place (tests, an embedding project); None: those of the settings again."""
-    global _routes
-    _routes = replacement
+    global _routes, _replaced
+    _routes, _replaced = replacement, replacement is not None

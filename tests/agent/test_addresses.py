@@ -35,11 +35,16 @@ def test_an_address_is_known_in_each_of_its_forms(address, kind):
     assert kind_of(address) is kind
 
 
+@pytest.fixture(autouse=True)
+async def _close():
+    yield
+    await close_shared_clients()
+
+
 @pytest.fixture
 async def standin():
     async with StandIn() as server:
         yield server
-    await close_shared_clients()
 
 
 def provider_at(url: str, reach: Reach) -> HttpProvider:

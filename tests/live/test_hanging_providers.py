@@ -13,8 +13,9 @@ from agent.providers.http import Endpoint, HttpProvider, Timeouts, close_shared_
 from agent.wire import anthropic, openai_chat
 from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import agents, db
+from chatsite.chat import db
 from chatsite.chat.agents import Agents, use_agents
+from chatsite.chat.sources import Source
 from tests.agent.agui_validation import assert_valid_run
 from tests.live.api import events_in, new_id, said_by, text_of
 from tests.standin import Broken, StandIn
@@ -36,7 +37,7 @@ async def hanging(model: str) -> AsyncIterator[StandIn]:
             Endpoint("Stand-in", url, "key"),
             timeouts=Timeouts(connect=5, first_byte=1.5, idle=1.5),
         )
-        use_agents(Agents([agents._Source(provider, (model,))]))
+        use_agents(Agents([Source(provider, (model,))]))
         yield standin
         use_agents(None)
         await close_shared_clients()

@@ -1,0 +1,45 @@
+"""A model that several endpoints serve, perhaps each under a name of its own.
+
+Rule: the next is asked while nothing has been said: whoever waits has then seen nothing, and hears one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from agent.errors import ProviderError
+from agent.events import TurnEnd, TurnEvent
+from agent.providers.base import Provider, TurnRequest, is_native
+
+Step = tuple[Provider, str]
+"""A provider, and the model's name there."""
+
+
+class Routed:
+    def __init__(self, steps: Sequence[Step]) -> None:
+        """In the order in which they are asked; at least one."""
+        self._steps = tuple(steps)
+        self.native_output = all(is_native(provider) for provider, _ in self._steps)
+
+    @property
+    def name(self) -> str:
+        return self._steps[0][0].name
+
+    async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
+        for provider, model in self._steps[:-1]:
+            said = False
+            try:
+                async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        said = True
+                        yield event
+                return
+            except ProviderError:
+                if said:
+                    raise
+        provider, model = self._steps[-1]
+        async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event

@@ -1,0 +1,55 @@
+"""One model at several endpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.errors import ProviderUnavailable, RequestRejected
+from agent.messages import Message, TextPart, Transcript
+from agent.providers.base import TurnRequest
+from agent.providers.routed import Routed
+from agent.providers.scripted import ScriptedProvider, Turn
+
+ASKED = TurnRequest("public", Transcript([Message(id="u", role="user", parts=(TextPart("Hi"),))]), "m1")
+
+
+class Failing:
+    name = "failing"
+
+    def __init__(self, error: Exception, behind: ScriptedProvider | None = None) -> None:
+        self.error, self.behind = error, behind
+
+    async def stream(self, request):
+        if self.behind is not None:
+            async for event in self.behind.stream(request):
+                yield event
+                break
+        raise self.error
+
+
+async def said(provider) -> str:
+    return "".join([event.delta async for event in provider.stream(ASKED) if hasattr(event, "delta")])
+
+
+@pytest.mark.parametrize("error", [ProviderUnavailable("down"), RequestRejected("no such model")])
+async def test_the_next_is_asked_under_its_own_name_while_nothing_was_said(error):
+    second = ScriptedProvider(Turn("from the second"))
+    routed = Routed([(Failing(error), "a"), (second, "its-name")])
+    assert await said(routed) == "from the second"
+    assert second.requests[0].model == "its-name"
+
+
+async def test_who_has_begun_to_speak_is_not_replaced():
+    second = ScriptedProvider(Turn("never"))
+    routed = Routed(
+        [(Failing(ProviderUnavailable("cut"), ScriptedProvider(Turn("from"))), "a"), (second, "b")]
+    )
+    with pytest.raises(ProviderUnavailable):
+        await said(routed)
+    assert second.requests == []
+
+
+async def test_the_last_one_s_failure_is_told():
+    routed = Routed([(Failing(ProviderUnavailable("one")), "a"), (Failing(ProviderUnavailable("two")), "b")])
+    with pytest.raises(ProviderUnavailable, match="two"):
+        await said(routed)

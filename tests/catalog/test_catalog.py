@@ -1,0 +1,302 @@
+"""Endpoints and models that administrators add: kept safely, tried, and used by the chat and the gateway at once."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from agent.messages import Message, TextPart, Transcript
+from agent.providers.base import TurnRequest
+from agent.providers.http import close_shared_clients
+from chatsite.accounts import keys
+from chatsite.asgi import application
+from chatsite.audit.models import Entry
+from chatsite.catalog import entries, sealing
+from chatsite.catalog.models import Endpoint, Model, Route
+from chatsite.chat import budgets
+from chatsite.chat.agents import Agents
+from chatsite.chat.problems import UnknownModel
+from chatsite.gateway import auth
+from chatsite.gateway.prices import cost_of
+from chatsite.gateway.recorder import recorder
+from chatsite.gateway.routes import use_routes
+from chatsite.policies.models import GroupPolicy
+from tests.standin import Broken, StandIn
+
+KEY = "sk-endpoint-0123456789"
+ADD = "admin:catalog_endpoint_add"
+
+pytestmark = pytest.mark.usefixtures("catalog_rows")
+
+
+@pytest.fixture
+def root(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def form(**changes: object) -> dict[str, object]:
+    return {"name": "local", "dialect": "openai", "base_url": "http://127.0.0.1:9/v1", "api_key": KEY,
+            "headers": "", "lists_models": "on", "enabled": "on", **changes}  # fmt: skip
+
+
+def save(client: Client, **changes: object) -> Endpoint:
+    row = Endpoint.objects.filter(name=changes.get("name", "local")).first()
+    url = reverse(ADD) if row is None else reverse("admin:catalog_endpoint_change", args=[row.pk])
+    answer = client.post(url, form(**changes))
+    assert answer.status_code == 302, answer.context["errors"]
+    return Endpoint.objects.get(name=changes.get("name", "local"))
+
+
+# -- the key
+
+
+@pytest.mark.django_db
+def test_a_key_is_sealed_where_it_is_kept_and_shown_nowhere(root):
+    row = save(root, headers="x-team: ours")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM catalog_endpoint")
+        assert KEY not in str(cursor.fetchall())
+    assert entries.entry_of(row).api_key == KEY
+    assert KEY not in repr(entries.entry_of(row))
+    page = root.get(reverse("admin:catalog_endpoint_change", args=[row.pk])).content.decode()
+    assert KEY not in page
+    assert row.sealed_key not in page
+    assert KEY not in str(list(Entry.objects.values()))
+    assert [entry.action for entry in Entry.objects.all()] == ["endpoint.made"]
+
+
+@pytest.mark.django_db
+def test_an_empty_field_keeps_the_key_and_an_address_that_moves_does_not_take_it_along(root):
+    row = save(root)
+    assert entries.entry_of(save(root, api_key="")).api_key == KEY
+    url = reverse("admin:catalog_endpoint_change", args=[row.pk])
+    moved = form(api_key="", base_url="https://thief.example/v1")
+    refused = root.post(url, moved)
+    assert refused.status_code == 200
+    assert "The address is another" in refused.content.decode()
+    assert root.post(url, moved | {"forget_key": "on"}).status_code == 302
+    row.refresh_from_db()
+    assert (row.base_url, row.sealed_key) == ("https://thief.example/v1", "")
+
+
+def test_a_key_sealed_under_an_older_secret_opens_while_that_is_a_fallback(settings):
+    settings.SECRET_KEY = "first"
+    sealed = sealing.seal(KEY)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["first"]
+    assert sealing.unseal(sealed) == KEY
+    settings.SECRET_KEY_FALLBACKS = []
+    with pytest.raises(sealing.CannotOpen):
+        sealing.unseal(sealed)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base_url": "ftp://x"}, "no address"),
+        ({"base_url": "https://user:secret@x/v1"}, "no address"),
+        ({"name": "openai"}, "The environment has an endpoint of that name"),
+        ({"name": "a/b"}, "letters, digits"),
+        ({"api_key": "sk-ü"}, "no such characters"),
+        ({"headers": "authorization: Bearer x"}, "would hold a key"),
+        ({"headers": "no colon"}, "as name: value"),
+        ({"headers": "x-a: b\x00c"}, "ASCII text of one line"),
+        ({"connect_timeout": "0"}, "greater than or equal"),
+        ({"dialect": "telepathy"}, "not one of the available"),
+    ],
+)
+def test_what_cannot_be_an_endpoint_is_refused_in_words(root, changes, words):
+    answer = root.post(reverse(ADD), form(**changes))
+    assert answer.status_code == 200
+    assert words in answer.content.decode()
+    assert not Endpoint.objects.exists()
+
+
+@pytest.mark.django_db
+def test_who_may_only_look_at_endpoints_changes_and_tries_none(client):
+    row = Endpoint.objects.create(name="local", base_url="http://127.0.0.1:9/v1")
+    staff = User.objects.create_user("staff", is_staff=True)
+    staff.user_permissions.add(Permission.objects.get(codename="view_endpoint"))
+    client.force_login(staff)
+    assert client.get(reverse("admin:catalog_endpoint_change", args=[row.pk])).status_code == 200
+    assert client.post(reverse("admin:catalog_endpoint_change", args=[row.pk]), form()).status_code == 403
+    assert client.post(reverse("admin:catalog_endpoint_try", args=[row.pk])).status_code == 403
+    assert client.get(reverse("admin:catalog_endpoint_try", args=[row.pk])).status_code == 405
+    assert client.get(reverse(ADD)).status_code == 403
+
+
+# -- the button that tries it
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("plays", "model", "allowed", "words"),
+    [
+        (None, "", True, "It has 2 models: stand-in"),
+        (None, "house", True, "house answers: "),
+        (Broken("401"), "house", True, "does not accept the API key"),
+        (None, "", False, "leads into a private network"),
+    ],
+)
+def test_the_button_says_what_the_endpoint_says(root, settings, plays, model, allowed, words):
+    settings.PRIVATE_ENDPOINTS = allowed
+    with StandIn().in_thread() as standin:
+        if plays is not None:
+            standin.play(plays)
+        row = save(root, base_url=standin.openai_url, lists_models="" if model else "on")
+        if model:
+            route(model, (row, ""))
+        answer = root.post(reverse("admin:catalog_endpoint_try", args=[row.pk]), follow=True)
+        asked = len(standin.exchanges)
+    *_, message = answer.context["messages"]  # the first one is that it was saved
+    assert words in str(message)
+    assert KEY not in str(message)
+    assert asked == 0 or allowed
+
+
+# -- what the chat and the gateway make of it
+
+
+@pytest.fixture
+async def standins(settings):
+    settings.PRIVATE_ENDPOINTS = True
+    async with StandIn() as one, StandIn() as two:
+        yield one, two
+        await close_shared_clients()
+
+
+def route(model: str, *endpoints: tuple[Endpoint, str], **facts: object) -> Model:
+    row = Model.objects.create(name=model, **facts)
+    for position, (endpoint, there) in enumerate(endpoints):
+        Route.objects.create(model=row, endpoint=endpoint, name_there=there, position=position)
+    return row
+
+
+def at(standin: StandIn, name: str, *, kind: str = "openai", **more: object) -> Endpoint:
+    url = standin.openai_url if kind == "openai" else standin.anthropic_url
+    return Endpoint.objects.create(
+        name=name, dialect=kind, base_url=url, sealed_key=sealing.seal(KEY), lists_models=False, **more
+    )
+
+
+def asked(model: str) -> TurnRequest:
+    return TurnRequest(model, Transcript([Message(id="u", role="user", parts=(TextPart("Hi"),))]), "m1")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_chat_asks_a_routed_model_under_its_name_there_and_the_next_endpoint_when_one_fails(
+    standins,
+):
+    one, two = standins
+    one.play(Broken("401"))
+
+    def rows() -> None:
+        route("house", (at(one, "one"), "one-s-own"), (at(two, "two", kind="anthropic"), "two-s-own"),
+              label="The house's", context=1000, images=False, price_input=2, price_output=4)  # fmt: skip
+
+    await sync_to_async(rows)()
+    agents = Agents([])
+    catalog = await agents.catalog()
+    (choice, _demo) = catalog.choices
+    assert (choice.id, choice.label, choice.provider) == ("house", "The house's", "one")
+    assert (choice.context, choice.images) == (1000, False)
+    agent = await agents.agent_for("house")
+    said = [event async for event in agent.provider.stream(asked("house"))]
+    assert said
+    assert one.exchanges[0].json["model"] == "one-s-own"
+    assert two.exchanges[0].json["model"] == "two-s-own"
+    assert two.exchanges[0].headers["x-api-key"] == KEY
+    cost = budgets.cost()
+    assert cost is not None
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_is_withdrawn_is_offered_to_nobody_and_taken_by_no_door(standins):
+    one, _ = standins
+
+    def rows() -> None:
+        endpoint = at(one, "one")
+        route("old", (endpoint, ""), enabled=False)
+        route("demo", enabled=False)
+        route("new", (endpoint, ""))
+
+    await sync_to_async(rows)()
+    agents = Agents([])
+    assert [choice.id for choice in (await agents.catalog()).choices] == ["new"]
+    with pytest.raises(UnknownModel):
+        await agents.agent_for("old")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_row_counts_at_the_gateway_as_soon_as_it_is_saved(standins):
+    one, two = standins
+    use_routes(None)
+    person = await sync_to_async(User.objects.create_user)("ada")
+    key = await sync_to_async(keys.new_api_key)(person, label="it")
+    transport = httpx.ASGITransport(app=application)
+    headers = {"authorization": f"Bearer {key}"}
+    body = {"model": "house", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://gateway.test", headers=headers
+    ) as http:
+        assert (await http.post("/v1/chat/completions", json=body)).status_code == 404
+        one.play(Broken("500"))
+
+        def rows() -> None:
+            route("house", (at(one, "one"), "one-s-own"), (at(two, "two"), "two-s-own"), price_input=1000000,
+                  price_output=0)  # fmt: skip
+
+        await sync_to_async(rows)()
+        answer = await http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200
+        assert answer.json()["model"] == "house"
+        assert json.loads(two.exchanges[0].body)["model"] == "two-s-own"
+        assert "house" in [model["id"] for model in (await http.get("/v1/models")).json()["data"]]
+        assert cost_of(usage_of(answer.json()), "house") == usage_of(answer.json()).input_tokens
+
+        await sync_to_async(Model.objects.filter(name="house").update)(enabled=False)
+        entries.forget()  # `update` sends no signal; in another process the time would do it
+        await entries.fresh()
+        assert (await http.post("/v1/chat/completions", json=body)).status_code == 404
+    assert recorder.flush(30)
+    use_routes(None)
+    auth.close_connections()
+
+
+def usage_of(answer: dict) -> object:
+    from agent.messages import Usage
+
+    return Usage(answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])
+
+
+@pytest.mark.django_db
+def test_a_model_s_page_says_which_groups_may_use_it(root):
+    editors = Group.objects.create(name="editors")
+    GroupPolicy.objects.create(group=editors, allowed_models=["hou*"])
+    GroupPolicy.objects.create(group=None, allowed_models=["other"])
+    model = Model.objects.create(name="house")
+    page = root.get(reverse("admin:catalog_model_change", args=[model.pk])).content.decode()
+    assert ">editors</a>: yes" in page
+    assert ">everybody else</a>: no" in page
+
+
+@pytest.mark.django_db
+def test_one_price_without_the_other_is_refused(root):
+    data = {
+        "name": "house",
+        "enabled": "on",
+        "price_input": "1",
+        "routes-TOTAL_FORMS": "0",
+        "routes-INITIAL_FORMS": "0",
+    }
+    answer = root.post(reverse("admin:catalog_model_add"), data)
+    assert answer.status_code == 200
+    assert "Write both prices, or none." in answer.content.decode()
