@@ -10,8 +10,10 @@ Django's own middleware for this would put every request, and each open stream, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
@@ -20,6 +22,8 @@ from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.translation.trans_real import parse_accept_lang_header
+
+T = TypeVar("T")
 
 PROGRAMS = "en"
 
@@ -56,6 +60,17 @@ def speaking(language: str) -> Iterator[None]:
         return
     with translation.override(language):
         yield
+
+
+def here(job: Callable[..., T], *args: Any, **kwargs: Any) -> Callable[[], T]:
+    """`job(*args, **kwargs)` for another thread, in the language of this one. A copied context would not do: what
+    Django keeps in one is bound to its thread."""
+    return partial(_spoken, translation.get_language(), partial(job, *args, **kwargs))
+
+
+def _spoken(language: str, job: Callable[[], T]) -> T:
+    with speaking(language):
+        return job()
 
 
 @sync_and_async_middleware

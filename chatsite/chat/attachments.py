@@ -31,6 +31,7 @@ from django.db import connection, transaction
 from django.db.models import Q, Sum
 from django.utils import timezone
 from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as lazy
 
 from agent.messages import FilePart, ImagePart, Message, Part, Transcript
 from chatsite.care import holds
@@ -65,7 +66,7 @@ class NoRoom(Problem):
 
 class NoFiles(Problem):
     code = "attachments_off"
-    words = "This server keeps no files: its ATTACHMENTS_DIR is not set."
+    words = lazy("This server keeps no files: its ATTACHMENTS_DIR is not set.")
 
 
 # -- references ----------------------------------------------------------------------------------------------
@@ -240,10 +241,11 @@ def parts_of(owner: Any, ids: list[str]) -> tuple[Given, ...]:
     most = int(setting("ATTACHMENTS_PER_MESSAGE"))
     ids = list(dict.fromkeys(ids))
     if len(ids) > most:
-        raise Unattached(f"A message takes at most {most} files. Send the others with another one.")
+        words = gettext("A message takes at most %(most)s files. Send the others with another one.")
+        raise Unattached(words % {"most": most})
     rows = {row.public_id: row for row in Attachment.objects.filter(owner=owner, public_id__in=ids)}
     if any(id not in rows for id in ids):
-        raise Unattached("One of the files is not here any more. Remove it and attach it again.")
+        raise Unattached(gettext("One of the files is not here any more. Remove it and attach it again."))
     return tuple(part_of(rows[id]) for id in ids)
 
 
@@ -256,7 +258,8 @@ def check_taken(message: Message, model: str) -> None:
     """Raises Unattached for pictures that this model would not see."""
     pictures = any(isinstance(part, ImagePart) for part in message.parts)
     if pictures and not takes_images(model):
-        raise Unattached(f"The model {model} takes no images. Choose another one, or remove them.")
+        words = gettext("The model %(model)s takes no images. Choose another one, or remove them.")
+        raise Unattached(words % {"model": model})
 
 
 def use(thread: Thread, messages: Iterable[Message]) -> None:
@@ -266,7 +269,7 @@ def use(thread: Thread, messages: Iterable[Message]) -> None:
         return
     rows = list(Attachment.objects.filter(owner_id=thread.owner_id, public_id__in=ids))
     if len(rows) < len(ids):
-        raise Unattached("One of the files is not here any more. Remove it and attach it again.")
+        raise Unattached(gettext("One of the files is not here any more. Remove it and attach it again."))
     thread.attachments.add(*rows)
 
 

@@ -5,9 +5,9 @@ readers would wait for each other there.
 Rule 2: writes go through one thread that commits for everybody who asked meanwhile. A commit of SQLite costs
 half a millisecond alone; for 64 runs at once it is still one.
 
-A job is a plain function that uses the ORM. It runs in its caller's context, so what it says is in the language that
-is read there. A write job may run twice (alone again, when the transaction it shared failed), so it builds its rows
-itself and changes nothing outside the database.
+A job is a plain function that uses the ORM. It runs in its caller's language, for it may raise what a person reads. A
+write job may run twice (alone again, when the transaction it shared failed), so it builds its rows itself and changes
+nothing outside the database.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+
+from chatsite.languages import here
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ _aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="db-aside")
 
 async def read(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """`job(*args, **kwargs)` in a reader thread."""
-    work = partial(_with_live_connection, partial(copy_context().run, job, *args, **kwargs))
+    work = partial(_with_live_connection, here(job, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_readers, work)
 
 
@@ -42,12 +43,12 @@ async def write(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     Cancelling the caller does not take the job back: what was asked for is kept.
     """
-    return await asyncio.shield(_writer.submit(partial(copy_context().run, job, *args, **kwargs)))
+    return await asyncio.shield(_writer.submit(here(job, *args, **kwargs)))
 
 
 async def aside(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """`job(*args, **kwargs)` in a thread that nobody else waits for. The job opens its own short transaction."""
-    work = partial(_with_live_connection, partial(copy_context().run, job, *args, **kwargs))
+    work = partial(_with_live_connection, here(job, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_aside, work)
 
 

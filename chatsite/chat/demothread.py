@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from agent.approvals import interrupt_of
 from agent.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -21,7 +22,7 @@ from chatsite.chat import questions, store
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.models import Run, Thread, ToolCall
 
-TITLE = "A tour of what you may see"
+TITLE = _("A tour of what you may see")
 
 ANSWER = """\
 Take a **light jacket**: it is cloudy and 62 °F.
@@ -174,7 +175,7 @@ def make(owner: Any) -> Thread:
     """A new tour of that person's. Caller holds the transaction."""
     now = timezone.now()
     thread = Thread.objects.create(
-        owner=owner, title=TITLE, titled=Thread.Titled.PERSON, model=DEMO, created_at=now, updated_at=now
+        owner=owner, title=str(TITLE), titled=Thread.Titled.PERSON, model=DEMO, created_at=now, updated_at=now
     )
     played = scenes()
     for place, scene in enumerate(played):

@@ -17,7 +17,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -31,7 +30,7 @@ from chatsite.chat.render.fragments import FragmentWriter, has_been_told, render
 from chatsite.chat.render.swaps import replace_shown, title_html
 from chatsite.chat.state import ThreadState
 from chatsite.chat.store import Cursor, parse_cursor
-from chatsite.languages import speaking
+from chatsite.languages import here, speaking
 
 T = TypeVar("T")
 
@@ -202,7 +201,7 @@ async def rendered(state: ThreadState, job: Callable[..., T], *args: Any) -> T:
     """`job(*args)`, which renders a whole thread: aside when that is long."""
     if sum(len(segment.messages) for segment in state.segments) < LONG:
         return job(*args)
-    return await asyncio.get_running_loop().run_in_executor(_renderer, copy_context().run, job, *args)
+    return await asyncio.get_running_loop().run_in_executor(_renderer, here(job, *args))
 
 
 _screens: weakref.WeakValueDictionary[tuple[int, str], Screen] = weakref.WeakValueDictionary()

@@ -21,6 +21,7 @@ from chatsite.chat.attachments import MB, SCHEME, Draft, Unattached, draft_of, i
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import TooLong
 from chatsite.chat.transfer import GivenEntry, ImageEntry, ThreadFile
+from chatsite.languages import here
 
 MOST_OUT = 30 * MB
 """Bytes, before base64: an export has to be small enough to be taken in (`transfer.MAX_BYTES`)."""
@@ -46,7 +47,7 @@ def with_bytes(file: ThreadFile, thread: Thread) -> ThreadFile:
 
 async def kept(owner: Any, file: ThreadFile) -> ThreadFile:
     """The file with references to attachments of the owner's in the place of bytes. It is changed."""
-    found = await asyncio.to_thread(_drafts, file)
+    found = await asyncio.to_thread(here(_drafts, file))
     for number, (part, draft) in enumerate(found):
         try:
             row = await uploads.stored(owner, draft)

@@ -39,7 +39,7 @@ from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import TEXT
 from chatsite.chat.models import Attachment
 from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem, Restarting
-from chatsite.languages import speak_to
+from chatsite.languages import here, speak_to
 
 CHUNK = 256 * 1024
 SILENT_FOR = 60.0
@@ -92,8 +92,8 @@ async def _drafted(name: str, pieces: Pieces) -> Draft:
     incoming = Incoming()
     try:
         async for piece in pieces:
-            await asyncio.to_thread(incoming.add, piece)
-        return await asyncio.to_thread(incoming.drafted, name)
+            await asyncio.to_thread(here(incoming.add, piece))
+        return await asyncio.to_thread(here(incoming.drafted, name))
     except BaseException:
         incoming.drop()
         raise
@@ -116,7 +116,8 @@ async def with_files_kept(owner: Any, message: Message) -> Message:
         return message
     most = int(setting("ATTACHMENTS_PER_MESSAGE"))
     if sum(isinstance(part, Given) for part in message.parts) > most:
-        raise Unattached(f"A message takes at most {most} files. Send the others with another one.")
+        words = gettext("A message takes at most %(most)s files. Send the others with another one.")
+        raise Unattached(words % {"most": most})
     return replace(message, parts=tuple([await _kept_part(owner, part) for part in message.parts]))
 
 
@@ -126,9 +127,9 @@ async def _kept_part(owner: Any, part: Part) -> Part:
     try:
         content = base64.b64decode(encoded, validate=True)
     except ValueError:
-        raise Unattached("A file's data is not base64.") from None
+        raise Unattached(gettext("A file's data is not base64.")) from None
     return attachments.part_of(
-        await stored(owner, await asyncio.to_thread(draft_of, content, part.name or ""))
+        await stored(owner, await asyncio.to_thread(here(draft_of, content, part.name or "")))
     )
 
 

@@ -22,6 +22,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.chat.conf import setting
+from chatsite.chat.render.told import told
 from chatsite.chat.state import RunView
 from chatsite.phrases import count as count
 from chatsite.phrases import duration as duration
@@ -210,7 +211,7 @@ def end_of(
         waiting = TOO_LATE if too_late else END_WORDS[run.stop_reason or "interrupt"]
         return waiting if waits else End("")
     if run.state == "failed":
-        return End(run.error or ERROR_WORDS.get(run.error_code, FAILED), "retry", "bad")
+        return End(told(run.error) or ERROR_WORDS.get(run.error_code, FAILED), "retry", "bad")
     if run.state == "lost":
         return LOST_AND_RESUMED if resumed else LOST
     if run.state == "cancelled":
