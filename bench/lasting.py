@@ -3,8 +3,8 @@
     size        the database per 1,000 answers: as the token path leaves it, folded, pruned. Of two kinds: a markdown
                 answer of 2.7 KB in 400 deltas over 8 s, and a three-turn run with two tools at full speed. Unused
                 pages are given back before each look (VACUUM), and what an empty database has is taken off
-    recovery    1,000 live runs of 10 deltas a second, and a server that is killed in the middle of them: from the
-                start of the next one until all of them have their end
+    recovery    1,000 lost runs: from the start of the next server until all of them have their end. A server is
+                killed in the middle of 50 runs of 10 deltas a second, each 12 s old, and what it left is copied
 
 With `--database-url` the same on PostgreSQL: the named database is used, and should be empty.
 """
@@ -45,7 +45,7 @@ ANSWERS = 1_000
 AT_ONCE = {"answer": 250, "tools": 64}
 KINDS = {"answer": "2.7 KB of text in 8 s", "tools": "two tools, three turns"}
 LOST = 1_000
-BEGIN_WITHIN = 15.0
+KILLED, BEGIN_WITHIN, KILLED_AFTER = 50, 2.0, 12.0
 BRIEF = "0.000001"
 """Days: what has ended is old at once."""
 
@@ -132,16 +132,16 @@ def sizes(site: Site, model: str, count: int) -> list[str]:
 # -- recovery ------------------------------------------------------------------------------------------------
 
 
-async def begin_runs(site: Site, child: subprocess.Popen[bytes], count: int, **props: str) -> None:
-    """All of them under way, and their server killed."""
+async def kill_in_the_middle(site: Site, child: subprocess.Popen[bytes], **props: str) -> None:
+    """`KILLED` runs under way, and their server killed."""
 
     async def begin(number: int) -> None:
-        await asyncio.sleep(BEGIN_WITHIN * number / count)
+        await asyncio.sleep(BEGIN_WITHIN * number / KILLED)
         with contextlib.suppress(SystemExit):  # its server died before it answered
             await ask(site.port, chat_request("paced-900", **props))
 
-    tasks = [asyncio.ensure_future(begin(number)) for number in range(count)]
-    await asyncio.sleep(BEGIN_WITHIN + 1)
+    tasks = [asyncio.ensure_future(begin(number)) for number in range(KILLED)]
+    await asyncio.sleep(KILLED_AFTER)
     child.kill()
     await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -149,19 +149,20 @@ async def begin_runs(site: Site, child: subprocess.Popen[bytes], count: int, **p
 def recovery(site: Site, count: int, goes_on: bool) -> list[str]:
     props = {"onDisconnect": "continue"} if goes_on else {}
     with site.served() as child:
-        uvloop.run(begin_runs(site, child, count, **props))
+        uvloop.run(kill_in_the_middle(site, child, **props))
+    manage("shell", "-c", f"from bench.lost import multiply; multiply({count})", env=site.env)
     last = int(site.sql("SELECT max(id) FROM chat_run")[0][0])
     lost, rows = site.active(last), site.events()
     began = time.monotonic()
     with process("manage.py", "serve", env=site.env) as child:
+        wait_for(site.port, child, HEALTH)
+        answers_after = time.monotonic() - began
         while site.active(last):
             time.sleep(0.05)
         ended = time.monotonic() - began
-        wait_for(site.port, child, HEALTH)
-        answers_after = time.monotonic() - began
         child.kill()
     what = "and gone on with" if goes_on else "closed"
-    return [f"{lost:,} lost runs {what} ({rows:,} rows)", f"{ended:.1f} s", f"{answers_after:.1f} s"]
+    return [f"{lost:,} lost runs {what} ({rows:,} rows)", f"{answers_after:.1f} s", f"{ended:.1f} s"]
 
 
 def main() -> None:
@@ -181,7 +182,7 @@ def main() -> None:
             print_table(["per 1,000 answers", "as written", "folded", "pruned"], rows)
         if options.only != "size":
             rows = [recovery(site, LOST // part, goes_on) for goes_on in (False, True)]
-            print_table(["", "all have their end", "the server answers"], rows)
+            print_table(["", "the server answers", "all have their end"], rows)
 
 
 if __name__ == "__main__":

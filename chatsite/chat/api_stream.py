@@ -53,7 +53,9 @@ async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
     brought = {part.tool_call_id for part in load_parts(run.given.get("clientResults", ()))}
     finished = over = False
     try:
-        async with aclosing(eventlog.follow_run(channel, run.pk, run.public_id, after)) as batches:
+        async with aclosing(
+            eventlog.follow_run(channel, run.pk, run.public_id, after, first=True)
+        ) as batches:
             async for heard in batches:
                 if not heard.events:
                     yield None

@@ -15,7 +15,8 @@ import asyncio
 import random
 import weakref
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,9 @@ AT_ONCE = 64
 
 FOLD_AT_MOST = 2000
 """Events that are folded to find out what one reader saw; one who would cost more gets the whole newest state."""
+
+AT_A_TIME = 5
+"""Readers of one thread that are woken in one step of the loop: between two steps everybody else has a turn."""
 
 LOOK_UP = 2.3
 """Most seconds of silence after which a reader looks up: to ask again whether it may still read, to say it is alive.
@@ -176,7 +180,9 @@ class Channel:
         self.seen: ThreadState | None = None
         """The state that the rows gave last: readers who see the same share it, and hold it once."""
         self.readers = 0
+        self._asking: list[asyncio.Future[None]] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._to_wake: deque[asyncio.Future[None]] = deque()
 
     def forget_rule(self, tool_name: str) -> None:
         """An "always allow" was taken back: what stands in memory has it no more either."""
@@ -212,17 +218,28 @@ class Channel:
 
     def tell(self) -> None:
         self.version += 1
+        asking, self._asking = self._asking, []
+        _set(asking)
+        is_waking = bool(self._to_wake)
         waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._to_wake.extend(waiting)
+        if waiting and not is_waking:
+            self._wake()
 
-    async def changed(self, seen: int) -> bool:
-        """Wait until the version is another than `seen`. False: nothing happened for about `LOOK_UP` seconds."""
+    def _wake(self) -> None:
+        _set(self._to_wake.popleft() for _ in range(min(AT_A_TIME, len(self._to_wake))))
+        if self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    async def changed(self, seen: int, *, first: bool = False) -> bool:
+        """Wait until the version is another than `seen`. False: nothing happened for about `LOOK_UP` seconds.
+
+        `first`: who asked for the run hears of it before those who only follow.
+        """
         if self.version != seen or draining.is_leaving():
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        (self._asking if first else self._waiting).append(future)
         try:
             # Not all at the same moment: readers that came together would look up together for ever.
             async with asyncio.timeout(LOOK_UP * random.uniform(0.9, 1)):
@@ -231,6 +248,7 @@ class Channel:
             return False
         finally:
             if not future.done() or future.cancelled():
+                self._asking = [other for other in self._asking if other is not future]
                 self._waiting = [other for other in self._waiting if other is not future]
         return True
 
@@ -246,6 +264,12 @@ class Channel:
     @property
     def active(self) -> LiveRun | None:
         return self.live if self.live is not None and not self.live.over else None
+
+
+def _set(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 _channels: weakref.WeakValueDictionary[int, Channel] = weakref.WeakValueDictionary()
@@ -296,7 +320,9 @@ class Heard:
         return Cursor(self.run_id, self.events[-1][0]) if self.events else None
 
 
-async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0) -> AsyncIterator[Heard]:
+async def follow_run(
+    channel: Channel, run_pk: int, run_id: str, after: int = 0, *, first: bool = False
+) -> AsyncIterator[Heard]:
     """A run's events behind `after`, until its terminal one. Wherever the run is: here, elsewhere, long over.
 
     Like all readers it ends before that when this process leaves. Who was told by a server that died what was never
@@ -326,7 +352,7 @@ async def follow_run(channel: Channel, run_pk: int, run_id: str, after: int = 0)
                 after = 0  # a place that this log never had: tell it from the start
             elif over:
                 return
-            elif not await channel.changed(seen):
+            elif not await channel.changed(seen, first=first):
                 yield Heard()
 
 

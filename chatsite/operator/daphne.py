@@ -2,6 +2,9 @@
 
 It writes without waiting: a client that does not read would have all that it does not read held for it here. So
 whoever answers waits once `MAX_PENDING` bytes are pending, and a client that takes nothing for long is cut off.
+
+And it asks the system whether a connection takes a byte before each frame, and takes the question back behind it: three
+calls for one. What one step of the loop writes is offered behind it, and only what is left of that waits.
 """
 
 import asyncio
@@ -30,7 +33,27 @@ class Flow:
         self._writable = asyncio.Event()
         self._writable.set()
         self._stuck: Any = None
+        self._offering = False
         transport.bufferSize = MAX_PENDING
+        self._wait_to_write = transport.startWriting
+        transport.startWriting = self._write_soon
+
+    def _write_soon(self) -> None:
+        """In the place of `startWriting`, which Twisted also calls to close what it has nothing to write to."""
+        if self._offering:
+            return
+        transport = self._transport
+        if len(transport.dataBuffer) > transport.offset or not transport._tempDataLen:
+            self._wait_to_write()
+            return
+        self._offering = True
+        asyncio.get_running_loop().call_soon(self._offer)
+
+    def _offer(self) -> None:
+        self._offering = False
+        transport = self._transport
+        if transport.connected and (transport.doWrite() is not None or transport.dataBuffer):
+            self._wait_to_write()  # where it failed, the reactor meets the same and closes the connection
 
     async def writable(self) -> None:
         await self._writable.wait()

@@ -17,7 +17,7 @@ from agent.nesting import states_of
 from agent.underway import Inner
 from agent.wire.agui_messages import decode_messages
 from chatsite.chat.render import words
-from chatsite.chat.render.markdown import escape
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.state import RunView, Segment
 
 Source = Inner | Mapping[str, Any]
