@@ -21,12 +21,12 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 
 from agent.events import Event, Terminal
-from agent.messages import Message, Transcript
+from agent.messages import Transcript
 from agent.reducer import apply
 from agent.underway import NOTHING, Underway, take
 from chatsite.chat import db, draining, store
 from chatsite.chat.models import Run, Thread
-from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState
+from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState, refilled
 from chatsite.chat.store import Cursor
 from chatsite.watch.counters import Gauge
 
@@ -123,22 +123,10 @@ class LiveRun:
         asked = self._asked if number == self.shown else ()
         return replace(
             self.base,
-            segments=(*_refilled(self.base.segments, messages), segment),
+            segments=(*refilled(self.base.segments, messages), segment),
             cursor=str(Cursor(self.run_id, number, self.base.branch)),
             interrupts=(*self.base.interrupts, *asked),
         )
-
-
-def _refilled(segments: tuple[Segment, ...], messages: tuple[Message, ...]) -> tuple[Segment, ...]:
-    """The segments with their messages as they are now: a call further up may have got edited arguments."""
-    filled: list[Segment] = []
-    at = 0
-    for segment in segments:
-        now = messages[at : at + len(segment.messages)]
-        at += len(segment.messages)
-        same = all(new is old for new, old in zip(now, segment.messages, strict=True))
-        filled.append(segment if same else Segment(segment.run, now))
-    return tuple(filled)
 
 
 class Checkpoints:
@@ -177,8 +165,8 @@ class Channel:
         self.look_again = False
         """The rows have changed since that run began."""
         self.live: LiveRun | None = None
-        self.seen: ThreadState | None = None
-        """The state that the rows gave last: readers who see the same share it, and hold it once."""
+        self.seen: store.Look | None = None
+        """What the rows gave last: readers who see the same share it, and the next look goes on from it."""
         self.readers = 0
         self._asking: list[asyncio.Future[None]] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -385,10 +373,10 @@ async def state_now(channel: Channel, thread: Thread) -> ThreadState:
     """From memory while the newest run is one of this process, else from the rows."""
     if channel.live is not None:
         return channel.live.state()
-    state = await db.read(_fresh_state, thread.pk)
-    if state != channel.seen:
-        channel.seen = state
-    return channel.seen
+    now = await db.read(_look_at, thread.pk, channel.seen)
+    if channel.seen is None or now.state != channel.seen.state:
+        channel.seen = now
+    return channel.seen.state
 
 
 async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadState | None:
@@ -403,8 +391,9 @@ async def state_at(channel: Channel, thread: Thread, cursor: Cursor) -> ThreadSt
     return state if state is not None and state.cursor == str(cursor) else None
 
 
-def _fresh_state(thread_pk: int) -> ThreadState:
-    return store.load_state(Thread.objects.get(pk=thread_pk))
+def _look_at(thread_pk: int, seen: store.Look | None) -> store.Look:
+    thread = Thread.objects.get(pk=thread_pk)
+    return store.look(thread) if seen is None else store.look_again(thread, seen)
 
 
 def _state_until(thread_pk: int, cursor: Cursor) -> ThreadState | None:

@@ -15,7 +15,6 @@ from agent.approvals import Resolution
 from agent.events import Interrupt
 from agent.wire.agui import decode_interrupt, encode_interrupt
 from chatsite.chat import models
-from chatsite.chat.models import Run
 from chatsite.chat.state import InterruptView
 
 Status = models.Interrupt.Status
@@ -75,9 +74,9 @@ def asked_view(interrupt: Interrupt, run_id: str) -> InterruptView:
     )
 
 
-def views_for(runs: Iterable[Run]) -> tuple[InterruptView, ...]:
+def views_for(run_pks: Iterable[int]) -> tuple[InterruptView, ...]:
     rows = (
-        models.Interrupt.objects.filter(run__in=list(runs))
+        models.Interrupt.objects.filter(run__in=list(run_pks))
         .select_related("run", "answered_by")
         .order_by("pk")
     )

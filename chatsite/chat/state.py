@@ -113,3 +113,15 @@ class ThreadState:
     def active_run(self) -> RunView | None:
         last = self.segments[-1].run if self.segments else None
         return last if last is not None and last.active else None
+
+
+def refilled(segments: tuple[Segment, ...], messages: tuple[Message, ...]) -> tuple[Segment, ...]:
+    """The segments with their messages as they are now: a call further up may have got edited arguments."""
+    filled: list[Segment] = []
+    at = 0
+    for segment in segments:
+        now = messages[at : at + len(segment.messages)]
+        at += len(segment.messages)
+        same = all(new is old for new, old in zip(now, segment.messages, strict=True))
+        filled.append(segment if same else Segment(segment.run, now))
+    return tuple(filled)

@@ -25,12 +25,12 @@ from agent.events import (
 )
 from agent.messages import Message, Transcript, Usage
 from agent.reducer import apply
-from agent.underway import NOTHING, take
+from agent.underway import NOTHING, Underway, take
 from agent.wire.agui import decode_event
 from agent.wire.parts import dump_parts, load_parts
 from chatsite.chat import budgets, models, questions, tree
 from chatsite.chat.models import Run, RunEvent, Thread
-from chatsite.chat.state import RunView, Segment, ThreadState
+from chatsite.chat.state import RunView, Segment, ThreadState, refilled
 
 State = Run.State
 
@@ -79,11 +79,36 @@ def _is_number(text: str) -> bool:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run as its log tells it, up to event `number`."""
+
+    run: Run
+    number: int
+    folded: Transcript
+    underway: Underway
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a reader sees. While a run is at work also where its log was left, so that a later look goes on from there
+    (`look_again`); `run_pks` are the runs of the branch."""
+
+    state: ThreadState
+    run_pks: tuple[int, ...] = ()
+    played: Played | None = None
+
+
 def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
     """What a reader of the thread sees; with `until`, what one saw who had read so far.
 
     With an `until` that names no run of the active branch the state has no segments and an empty cursor.
     """
+    return look(thread, until).state
+
+
+def look(thread: Thread, until: Cursor | None = None) -> Look:
     # Runs first: what one of them says has ended has all its rows by the time those are read.
     runs = {run.pk: run for run in thread.runs.select_related("parent")}
     last = max(runs.values(), key=lambda run: run.pk, default=None)
@@ -100,34 +125,68 @@ def load_state(thread: Thread, until: Cursor | None = None) -> ThreadState:
             place for place, (pk, _) in enumerate(groups) if pk in runs and runs[pk].public_id == until.run_id
         ]
         if not places:
-            return ThreadState(thread.public_id, thread.title, branch=thread.branch)
+            return Look(ThreadState(thread.public_id, thread.title, branch=thread.branch))
         groups = groups[: places[-1] + 1]
 
     segments: list[Segment] = []
     cursor = ""
+    played: Played | None = None
     for place, (pk, messages) in enumerate(groups):
         run = runs.get(pk)
         newest = place == len(groups) - 1
         if run is None:
             segments.append(Segment(RunView(id="", state=State.FINISHED), tuple(map(message_of, messages))))
         elif newest and (run.state in Run.ACTIVE or until is not None):
-            segment, number = _replay(run, segments, messages, until.number if until else None)
-            segments.append(segment)
-            cursor = str(Cursor(run.public_id, number, thread.branch))
+            earlier = tuple(message for segment in segments for message in segment.messages)
+            played = _replay(run, earlier, messages, until.number if until else None)
+            segments.append(_segment_of(played, len(earlier)))
+            cursor = str(Cursor(run.public_id, played.number, thread.branch))
         else:
             segments.append(Segment(view_of(run), tuple(map(message_of, messages))))
     if not cursor and last is not None:
         cursor = str(Cursor(last.public_id, ended_at, thread.branch))
-    return ThreadState(
+    run_pks = tuple(pk for pk, _ in groups if pk in runs)
+    state = ThreadState(
         thread.public_id,
         thread.title,
         tuple(segments),
         cursor,
-        interrupts=questions.views_for(runs[pk] for pk, _ in groups if pk in runs),
-        always_allowed=tuple(sorted(thread.approval_rules.values_list("tool_name", flat=True))),
+        interrupts=questions.views_for(run_pks),
+        always_allowed=_always_allowed(thread),
         branch=thread.branch,
         forks=tree.forks(everything.values(), path),
     )
+    return Look(state, run_pks, played)
+
+
+def look_again(thread: Thread, seen: Look) -> Look:
+    """As `look`. While the same run is at work, only what is new in its log is read: the rest stands."""
+    run = thread.runs.select_related("parent").order_by("-pk").first()
+    before = seen.played
+    same = before is not None and run is not None and before.run.pk == run.pk
+    if not same or run.state not in Run.ACTIVE or thread.branch != seen.state.branch:
+        return look(thread)
+    new = events_after(run.pk, before.number)
+    if new and isinstance(new[-1][1], Terminal):
+        return look(thread)
+    played = _played(run, before, new)
+    earlier = seen.state.segments[:-1]
+    state = replace(
+        seen.state,
+        title=thread.title,
+        segments=(
+            *refilled(earlier, played.folded.messages),
+            _segment_of(played, sum(len(segment.messages) for segment in earlier)),
+        ),
+        cursor=str(Cursor(run.public_id, played.number, thread.branch)),
+        interrupts=questions.views_for(seen.run_pks),
+        always_allowed=_always_allowed(thread),
+    )
+    return Look(state, seen.run_pks, played)
+
+
+def _always_allowed(thread: Thread) -> tuple[str, ...]:
+    return tuple(sorted(thread.approval_rules.values_list("tool_name", flat=True)))
 
 
 def as_read_by_others(state: ThreadState, *, live: bool) -> ThreadState:
@@ -272,22 +331,26 @@ def _by_run(rows: list[models.Message]) -> list[tuple[int | None, list[models.Me
     return groups
 
 
-def _replay(
-    run: Run, before: list[Segment], rows: list[models.Message], number: int | None
-) -> tuple[Segment, int]:
-    """The run's segment as its log tells it, up to `number`; and the number it is at."""
-    events = events_after(run.pk, 0, number)
+def _replay(run: Run, earlier: tuple[Message, ...], rows: list[models.Message], number: int | None) -> Played:
+    """The run as its log tells it, up to `number`, behind the `earlier` messages."""
     asked = tuple(message_of(row) for row in rows if row.role in BRINGS)
-    earlier = tuple(message for segment in before for message in segment.messages)
-    folded, underway = Transcript(earlier + asked), NOTHING
-    for _, event in events:
+    return _played(run, Played(run, 0, Transcript(earlier + asked), NOTHING), events_after(run.pk, 0, number))
+
+
+def _played(run: Run, before: Played, new: list[tuple[int, Event]]) -> Played:
+    number, folded, underway = before.number, before.folded, before.underway
+    for number, event in new:  # noqa: B007 (the last one counts)
         folded = apply(folded, event)
         underway = take(underway, event, folded)
-    over = bool(events) and isinstance(events[-1][1], Terminal)
-    view = (
-        view_of(run) if over else replace(view_of(run), state=State.RUNNING, stop_reason="", duration_ms=None)
-    )
-    return Segment(view, folded.messages[len(earlier) :], underway), events[-1][0] if events else 0
+    over = bool(new) and isinstance(new[-1][1], Terminal)
+    return Played(run, number, folded, underway, over)
+
+
+def _segment_of(played: Played, earlier: int) -> Segment:
+    view = view_of(played.run)
+    if not played.over:
+        view = replace(view, state=State.RUNNING, stop_reason="", duration_ms=None)
+    return Segment(view, played.folded.messages[earlier:], played.underway)
 
 
 def _unpack(row: RunEvent, after: int = 0) -> Iterator[tuple[int, Event]]:

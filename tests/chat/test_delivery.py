@@ -17,13 +17,13 @@ from django.test import AsyncClient
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from agent.wire.agui import decode_event
+from agent.wire.agui import decode_event, encode_event
 from chatsite.accounts.keys import new_api_key, revoke
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
 from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, stream, thread_events
 from chatsite.chat.commands import Organize, Send
-from chatsite.chat.models import Run, Thread
+from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from chatsite.chat.store import Cursor
 from tests.chat.conftest import until
@@ -492,3 +492,52 @@ async def test_a_form_that_is_too_large_is_refused_in_words(what, headers, perso
     assert answer.status_code == 413
     assert "more than the server takes at once" in answer.content.decode()
     assert answer.content.decode().startswith("<p class" if headers else "<!")
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """Counts rows of logs as they are read."""
+    read = []
+    unpack = store._unpack
+    monkeypatch.setattr(store, "_unpack", lambda row, after=0: read.append(row.number) or unpack(row, after))
+    return read
+
+
+async def test_a_run_of_another_process_is_followed_by_what_is_new_in_its_log(
+    person, plays, settled, rows_read
+):
+    """Look by look the same state as one who reads it all, and no row of the log is read twice."""
+    plays(
+        Turn("Let me look.", calls=[("w", "get_weather", {"city": "Oslo"})], delta_size=3),
+        Turn("It is **62** degrees there.", delta_size=2),
+    )
+    done = await begin(person)
+    await settled()
+    events = await db.read(store.events_after, done.run.pk, 0)
+    channel = eventlog.channel_of(done.thread.pk)
+    channel.live = None
+    await db.write(_as_if_elsewhere, done.run.pk)
+    for number in range(1, len(events)):
+        await db.write(_log_until, done.run.pk, events, number)
+        rows_read.clear()
+        state = await eventlog.state_now(channel, done.thread)
+        assert len(rows_read) == 1
+        assert state == await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
+    assert state.segments[-1].messages[-1].text == "It is **62** degrees there."
+    await db.write(_log_until, done.run.pk, events, len(events))
+    await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(state="finished", stop_reason="stop"))
+    ended = await eventlog.state_now(channel, done.thread)
+    assert ended == await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
+    assert ended.active_run is None
+
+
+def _as_if_elsewhere(run_pk):
+    RunEvent.objects.filter(run_id=run_pk).delete()
+    Run.objects.filter(pk=run_pk).update(state="running", owner="another-machine/1:7:x", stop_reason="")
+
+
+def _log_until(run_pk, events, number):
+    """The log's next event, in a row of its own."""
+    at, event = events[number - 1]
+    data = encode_event(event)
+    RunEvent.objects.create(run_id=run_pk, first=at, number=at, type=data["type"], data=data)
