@@ -7,7 +7,8 @@ Rule 1: a .po is made of the source: a sentence that is not marked any more leav
 Rule 2: a sentence and its translation have the same placeholders; without that neither is said.
 Rule 3: no other tool is needed: GNU gettext is on few machines, and Django reads what is made here.
 
-    marks of Python      gettext, ngettext, pgettext, npgettext and their lazy forms, by whatever name they are imported
+    marks of Python      gettext, ngettext, pgettext, npgettext and their lazy forms, under any name;
+                         around a name they look up what is marked elsewhere
     marks of templates   {% translate %}, {% blocktranslate %}, _("...") as an argument
 """
 
@@ -76,16 +77,14 @@ def in_python(source: str, place: str = "") -> Found:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             wanted = MARKS.get(names.get(node.func.id, ""))
-            if wanted:
+            if wanted and not isinstance(node.args[0], ast.Name | ast.Attribute | ast.Subscript):
                 yield _of_call(node, wanted, place)
 
 
 def _of_call(node: ast.Call, wanted: tuple[str, ...], place: str) -> tuple[Key, str]:
     texts = [arg.value for arg in node.args[: len(wanted)] if isinstance(arg, ast.Constant)]
     if len(texts) < len(wanted) or not all(isinstance(text, str) for text in texts):
-        raise Unmarkable(
-            f"{place}:{node.lineno}: write the marked text itself, without f and without a name."
-        )
+        raise Unmarkable(f"{place}:{node.lineno}: write the marked text itself, without f and without a sum.")
     said = dict(zip(wanted, map(str, texts), strict=True))
     return Key(said.get("context", ""), said["id"]), said.get("plural", "")
 

@@ -16,6 +16,7 @@ A = _("one " "sentence")
 B = ngettext("%(n)s file", "%(n)s files", 3)
 C = pgettext("of a thread", "Open")
 D = other("not marked")
+E = _(A), _(a.b), _(a["b"])
 """
 TEMPLATE = """{% load i18n %}<p title="{% translate 'It is %(not) code' %}">{{ name|default:_("New thread") }}
 {% blocktranslate with n=x|length trimmed %}
@@ -42,7 +43,7 @@ def test_every_kind_of_mark_is_found_in_a_template():
     }
 
 
-@pytest.mark.parametrize("text", ['f"{name} is here"', "name", '"a" + name'])
+@pytest.mark.parametrize("text", ['f"{name} is here"', '"a" + name', '"{}".format(name)'])
 def test_a_mark_around_what_is_no_plain_text_is_an_error_that_says_where(text):
     source = f"from django.utils.translation import gettext as _\nx = _({text})\n"
     with pytest.raises(Unmarkable, match=r"views\.py:2"):
