@@ -2,6 +2,7 @@
 
 from chatsite import env
 from chatsite.mail import mail_settings
+from chatsite.settings_checks import check_oidc
 
 # Doors
 
@@ -70,3 +71,32 @@ MFA_TOTP_ISSUER = "Threadloom"
 MFA_TOTP_TOLERANCE = 1
 # Where there is no mail nobody can prove an address.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
+
+# django-allauth: an identity provider
+
+OIDC_ISSUER = env.base_url("OIDC_ISSUER")
+OIDC_CLIENT_ID = env.text("OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env.text("OIDC_CLIENT_SECRET")
+OIDC_NAME = env.text("OIDC_NAME", "single sign-on")
+OIDC_SIGNUP = env.boolean("OIDC_SIGNUP", True)
+OIDC_GROUPS_CLAIM = env.text("OIDC_GROUPS_CLAIM")
+OIDC_ADMIN_GROUP = env.text("OIDC_ADMIN_GROUP")
+check_oidc(OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_ADMIN_GROUP, OIDC_GROUPS_CLAIM)
+
+SOCIALACCOUNT_ADAPTER = "chatsite.accounts.adapter_oidc.OidcAdapter"
+SOCIALACCOUNT_EMAIL_REQUIRED = False
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": OIDC_NAME,
+                "client_id": OIDC_CLIENT_ID,
+                "secret": OIDC_CLIENT_SECRET,
+                "settings": {"server_url": OIDC_ISSUER},
+            }
+        ],
+    }
+}

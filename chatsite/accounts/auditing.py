@@ -6,6 +6,7 @@ from typing import Any
 
 from allauth.account import signals as account
 from allauth.mfa import signals as mfa
+from allauth.socialaccount import signals as social
 from django.contrib.auth import get_user_model, user_login_failed
 from django.dispatch import receiver
 from django.http import HttpRequest
@@ -26,9 +27,9 @@ def subject_of(user: Any) -> str:
 
 
 @receiver(account.user_logged_in)
-def _came_in(request: HttpRequest, user: Any, **_: Any) -> None:
+def _came_in(request: HttpRequest, user: Any, sociallogin: Any = None, **_: Any) -> None:
     signins.note(request, user)
-    record("login.ok", user, request)
+    record("login.ok", user, request, **({"way": "oidc"} if sociallogin else {}))
 
 
 @receiver(user_login_failed)
@@ -76,6 +77,11 @@ def _new_password(request: HttpRequest, user: Any, **_: Any) -> None:
 def _reset_password(request: HttpRequest, user: Any, **_: Any) -> None:
     signins.end_all(user)
     record("password.reset", user, request)
+
+
+@receiver(social.social_account_added)
+def _connected(request: HttpRequest, sociallogin: Any, **_: Any) -> None:
+    record("identity.connected", sociallogin.user, request)
 
 
 @receiver(account.user_signed_up)

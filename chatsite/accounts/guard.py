@@ -57,7 +57,14 @@ def _never(answer: HttpResponseBase) -> bool:
 
 LINKS = {"GET", "HEAD", "POST"}
 COUNTED = {"link": LINKS, "setup": LINKS, "invitation": LINKS, "oidc": LINKS}
-LED_ON = {"setup": _found, "invitation": _found, "reset": _never, "mail": _never, "signup": _never}
+LED_ON = {
+    "oidc": _found,
+    "setup": _found,
+    "invitation": _found,
+    "reset": _never,
+    "mail": _never,
+    "signup": _never,
+}
 
 
 def _account(door: str, request: HttpRequest) -> str:

@@ -33,6 +33,7 @@ def _paths(*table: tuple[str, str, str, str]) -> list[URLPattern]:
 
 LOCAL = "allauth.account.views"
 OURS = "chatsite.accounts.views"
+OIDC = "chatsite.accounts.views_oidc"
 MFA = "allauth.mfa"
 CODES = f"{MFA}.recovery_codes.views"
 PASSKEYS = f"{MFA}.webauthn.views"
@@ -65,6 +66,10 @@ urlpatterns = _paths(
         "account_reset_password_from_key_done",
         "",
     ),
+    ("oidc/login/", f"{OIDC}.login", "oidc_login", "oidc"),
+    ("oidc/connect/", f"{OIDC}.connect", "oidc_connect", "oidc"),
+    ("oidc/disconnect/", f"{OIDC}.disconnect", "oidc_disconnect", ""),
+    ("oidc/callback/", f"{OIDC}.callback", "oidc_callback", "oidc"),
     ("2fa/", f"{OURS}.account", "mfa_index", ""),
     ("2fa/authenticate/", f"{MFA}.base.views.authenticate", "mfa_authenticate", "code"),
     ("2fa/reauthenticate/", f"{MFA}.base.views.reauthenticate", "mfa_reauthenticate", "code"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
@@ -47,6 +48,7 @@ def _page(request: HttpRequest, **more: Any) -> HttpResponse:
         "profile_form": ProfileForm(instance=user),
         "key_form": OwnKeyForm(),
         "factors": factors_of(user),
+        "identity": SocialAccount.objects.filter(user=user).exists(),
         "sessions": signins.live_of(user),
         "this_session": request.session.session_key,
         "keys": list(ApiKey.objects.filter(user=user, revoked_at=None).order_by("-pk")),

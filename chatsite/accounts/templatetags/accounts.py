@@ -11,7 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 register = template.Library()
 
-TOLD = frozenset({"HAS_MAIL", "SIGNUP"})
+TOLD = frozenset({"HAS_MAIL", "OIDC_ISSUER", "OIDC_NAME", "SIGNUP"})
 
 
 @register.simple_tag
