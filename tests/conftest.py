@@ -1,5 +1,5 @@
 """Of all tests: a law is looked for as long as it takes, however busy the machine is; and what a process remembers of
-policies ends with the test's database; no rows of endpoints are looked for, unless a test is about them
+policies and of wrong keys ends with the test; no rows of endpoints are looked for, unless a test is about them
 (`catalog_rows`); and tables can be emptied."""
 
 import pytest
@@ -15,6 +15,13 @@ def no_policy_of_another_test():
     from chatsite.policies import rules
 
     rules.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_wrong_key_of_another_test():
+    from chatsite.accounts import failed_keys
+
+    failed_keys.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user
 
-from chatsite.accounts import keys
+from chatsite.accounts import failed_keys, keys
 from chatsite.accounts.models import CHAT
 from chatsite.chat.models import Thread
-from chatsite.chat.problems import KeyOutOfScope
+from chatsite.chat.problems import KeyOutOfScope, TooManyKeys
 
 # In SQL, as every request asks it, and each open stream every few seconds.
 THREAD_OF = "SELECT * FROM chat_thread WHERE public_id = %s AND owner_id = %s AND deleted_at IS NULL"
@@ -75,6 +75,18 @@ class Credential:
         asker = SimpleNamespace(session=import_module(settings.SESSION_ENGINE).SessionStore(self.session_key))
         user = get_user(asker)  # type: ignore[arg-type]  # it looks at the session alone
         return user if user.is_authenticated and user.is_active else None
+
+
+def entering(credential: Credential, address: str) -> Any | None:
+    """`credential.user()`, at a door: an address that brings one wrong key after another waits (`TooManyKeys`)."""
+    if credential.key is None:
+        return credential.user()
+    if seconds := failed_keys.wait(address):
+        raise TooManyKeys(seconds)
+    user = credential.user()
+    if user is None:
+        failed_keys.failed(address)
+    return user
 
 
 def may_still_read(credential: Credential, thread_id: str) -> bool:

@@ -19,12 +19,13 @@ from django.http.request import split_domain_port, validate_host
 from django.middleware.csrf import CsrfViewMiddleware
 from django.views.decorators.csrf import csrf_exempt
 
+from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import api_values, db
+from chatsite.chat import access, api_values, db
 from chatsite.chat.access import Credential
 from chatsite.chat.api import answer
 from chatsite.chat.api_values import Asked, Reply
-from chatsite.chat.problems import KeyOutOfScope, NotStored
+from chatsite.chat.problems import KeyRefused, NotStored
 from chatsite.languages import speak_to
 
 
@@ -35,10 +36,10 @@ async def view(request: HttpRequest) -> HttpResponseBase:
     key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
     credential = Credential(key) if key is not None else await db.read(_session_of, request)
     try:
-        user = await db.read(credential.user)
+        user = await db.read(access.entering, credential, addresses.of_request(request))
     except DatabaseError:
         return as_django(api_values.refusal(NotStored()))
-    except KeyOutOfScope as problem:
+    except KeyRefused as problem:
         return as_django(api_values.refusal(problem))
     if key is None and user is not None and request.method not in {"GET", "HEAD"}:
         refused = CsrfViewMiddleware(lambda _: HttpResponse()).process_view(request, _checked_by_csrf, (), {})
@@ -96,11 +97,11 @@ class ChatApi:
             return
         credential = Credential(key)
         try:
-            user = await db.read(credential.user)
+            user = await db.read(access.entering, credential, addresses.of_scope(scope))
         except DatabaseError:
             await send_reply(api_values.refusal(NotStored()), receive, send)
             return
-        except KeyOutOfScope as problem:
+        except KeyRefused as problem:
             await send_reply(api_values.refusal(problem), receive, send)
             return
         # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.

@@ -22,11 +22,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 from pydantic import ValidationError
 
+from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import commands, db, draining, eventlog, store
+from chatsite.chat import access, commands, db, draining, eventlog, store
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import CommandAdapter
-from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
+from chatsite.chat.problems import Invalid, KeyOutOfScope, KeyRefused, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck, numbered_json
 from chatsite.languages import speak_to
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 NOT_FOUND = 4404
 NOT_LOGGED_IN = 4401
 KEY_OUT_OF_SCOPE = 4403
+TOO_MANY_KEYS = 4429
 BROKE = 1011
 SERVICE_RESTART = 1012
 
@@ -47,9 +49,9 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         self.credential = credential_of(self.scope)
         speak_to({}, program=True)
         try:
-            self.user = await db.read(self.credential.user)
+            self.user = await db.read(access.entering, self.credential, addresses.of_scope(self.scope))
             thread = await commands.thread_for(self.user, self.thread_id)
-        except (Missing, KeyOutOfScope) as problem:
+        except (Missing, KeyRefused) as problem:
             # Accepted first: a refused handshake reaches a browser as 1006, which tells its page nothing.
             await self.accept()
             await self.close(self._why_not(problem))
@@ -89,8 +91,8 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             await self._answer(asked, type="done", runId=done.run.public_id if done.run else None, **more)
 
     def _why_not(self, problem: Problem) -> int:
-        if isinstance(problem, KeyOutOfScope):
-            return KEY_OUT_OF_SCOPE
+        if isinstance(problem, KeyRefused):
+            return KEY_OUT_OF_SCOPE if isinstance(problem, KeyOutOfScope) else TOO_MANY_KEYS
         return NOT_FOUND if self.user is not None else NOT_LOGGED_IN
 
     async def _answer(self, asked: Any, **answer: Any) -> None:

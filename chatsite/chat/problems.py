@@ -42,7 +42,21 @@ class Missing(Problem):
     words: Any = _("There is no such thread.")
 
 
-class KeyOutOfScope(Problem):
+class KeyRefused(Problem):
+    """An API key that does not open the chat, or not now."""
+
+
+class TooManyKeys(KeyRefused):
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    code = "too_many_attempts"
+    words: Any = _("Too many API keys that are not valid came from your address. Try again later.")
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__()
+        self.retry_after = retry_after
+
+
+class KeyOutOfScope(KeyRefused):
     status = HTTPStatus.FORBIDDEN
     code = "key_scope"
     words: Any = _(

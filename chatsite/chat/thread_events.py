@@ -21,11 +21,12 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from chatsite.chat import api_doors, commands, db, draining, eventlog, store, stream
+from chatsite.accounts import addresses
+from chatsite.chat import access, api_doors, commands, db, draining, eventlog, store, stream
 from chatsite.chat.access import Credential
 from chatsite.chat.api_values import Reply, refusal
 from chatsite.chat.models import Thread
-from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem
+from chatsite.chat.problems import Invalid, KeyRefused, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.languages import speak_to
 
@@ -125,11 +126,11 @@ class EventsDoor:
             return
         speak_to(headers, program=credential.key is not None)
         try:
-            user = await db.read(credential.user)
+            user = await db.read(access.entering, credential, addresses.of_scope(scope))
         except DatabaseError:
             await api_doors.send_reply(refusal(NotStored()), receive, send)
             return
-        except KeyOutOfScope as problem:
+        except KeyRefused as problem:
             await api_doors.send_reply(refusal(problem), receive, send)
             return
         if user is None:

@@ -30,15 +30,16 @@ from django.utils.translation import gettext
 from django.views.decorators.csrf import csrf_exempt
 
 from agent.messages import Message, Part
+from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import api_doors, attachments, commands, db, draining
+from chatsite.chat import access, api_doors, attachments, commands, db, draining
 from chatsite.chat.access import Credential
 from chatsite.chat.api_values import Reply, error_body, json_reply, refusal
 from chatsite.chat.attachments import Draft, Given, Incoming, NoRoom, Unattached, draft_of
 from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import TEXT
 from chatsite.chat.models import Attachment
-from chatsite.chat.problems import Invalid, KeyOutOfScope, Missing, NotStored, Problem, Restarting
+from chatsite.chat.problems import Invalid, KeyRefused, Missing, NotStored, Problem, Restarting
 from chatsite.languages import here, speak_to
 
 CHUNK = 256 * 1024
@@ -196,8 +197,8 @@ async def upload_view(request: HttpRequest) -> HttpResponseBase:
     key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
     credential = Credential(key) if key is not None else Credential(session_key=request.session.session_key)
     try:
-        user = await db.read(credential.user)
-    except KeyOutOfScope as problem:
+        user = await db.read(access.entering, credential, addresses.of_request(request))
+    except KeyRefused as problem:
         return api_doors.as_django(refusal(problem))
     if user is None:
         return api_doors.as_django(json_reply(401, error_body("unauthorized", NOBODY)))
@@ -238,8 +239,8 @@ class UploadDoor:
             return
         speak_to(headers, program=credential.key is not None)
         try:
-            user = await db.read(credential.user)
-        except KeyOutOfScope as problem:
+            user = await db.read(access.entering, credential, addresses.of_scope(scope))
+        except KeyRefused as problem:
             await api_doors.send_reply(refusal(problem), receive, send)
             return
         except DatabaseError:

@@ -24,7 +24,7 @@ from typing import TypeVar
 from django.db import DatabaseError, close_old_connections, connection
 from django.utils import timezone
 
-from chatsite.accounts import keys
+from chatsite.accounts import failed_keys, keys
 from chatsite.accounts.keys import KeyView
 from chatsite.accounts.models import GATEWAY
 from chatsite.gateway.caller import Caller
@@ -63,6 +63,8 @@ class Keys:
         """The caller's key. Raises Refused: none, a wrong one, one that has none of these scopes."""
         key = key_of(caller)
         known = self._known.get(keys.digest_of(key))
+        if known is None or known.view is None:
+            _not_too_often(caller)
         age = STALE if known is None else time.monotonic() - known.at
         if known is None or age >= STALE:
             known = await self._ask(key)
@@ -70,6 +72,7 @@ class Keys:
             self._begin(key)
         view = known.view
         if view is None or (view.expires_at is not None and view.expires_at <= timezone.now()):
+            failed_keys.failed(caller.address)
             raise wrong_key()
         if not any(view.has(scope) for scope in scopes):
             raise Refused(403, "wrong_scope", "This API key is not for the gateway; ask for one that is.")
@@ -151,6 +154,13 @@ def key_of(caller: Caller) -> str:
     if not keys.sane_key(key):
         raise wrong_key()
     return key
+
+
+def _not_too_often(caller: Caller) -> None:
+    """An address that brings one wrong key after another waits."""
+    if seconds := failed_keys.wait(caller.address):
+        message = "Too many API keys that are not valid came from your address. Try again later."
+        raise Refused(429, "too_many_attempts", message, headers={"retry-after": str(seconds)})
 
 
 def wrong_key() -> Refused:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from chatsite.accounts import addresses
 from chatsite.gateway.dialects import Dialect
 from chatsite.gateway.errors import Refused, error_body, error_frame
 from chatsite.watch import ids
@@ -35,6 +36,7 @@ class Caller:
     def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self._scope = scope
         self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.dialect: Dialect = dialect_of(self.path, self.headers)
@@ -47,6 +49,11 @@ class Caller:
         self._work: asyncio.Task[Any] | None = None
         self.why: Exception | None = None
         """Why the work for it was ended from outside."""
+
+    @property
+    def address(self) -> str:
+        """Whose it is, as far as proxies that are trusted say."""
+        return addresses.of_scope(self._scope)
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

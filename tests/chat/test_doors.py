@@ -277,6 +277,39 @@ async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_r
         assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": code}
 
 
+async def test_an_address_that_brings_one_wrong_key_after_another_waits_at_every_door(
+    person, key, monkeypatch
+):
+    import httpx
+
+    from chatsite.accounts import failed_keys
+
+    monkeypatch.setattr(failed_keys, "MOST", 3)
+
+    async def ask(path: str, key: str, address: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app=application, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            method = "POST" if path == "/api/attachments" else "GET"
+            return await client.request(method, path, headers={"x-api-key": key})
+
+    paths = ["/api/chat?threadId=t", "/api/attachments", "/threads/t/events", "/v1/models"]
+    for number, path in enumerate(paths):
+        address = f"192.0.2.{number}"
+        while (refused := await ask(path, "tl-wrong", address)).status_code != 429:
+            assert refused.status_code in {302, 401, 404}, path
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+        assert "Too many API keys" in refused.text
+        assert (await ask(path, "tl-wrong", "198.51.100.1")).status_code != 429
+        failed_keys.forget()
+    for _ in range(3):
+        failed_keys.failed("192.0.2.9")
+    communicator = socket("t", by_key("tl-wrong"))
+    communicator.scope["client"] = ("192.0.2.9", 1)
+    assert (await communicator.connect())[0]
+    assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": 4429}
+    assert (await ask("/api/chat?threadId=t", key, "198.51.100.1")).status_code == 404
+
+
 async def test_a_socket_with_a_key_of_the_gateway_alone_is_closed_with_the_reason(
     person, key, plays, settled
 ):
