@@ -20,6 +20,7 @@ from chatsite.chat import departure
 from chatsite.operator.limits import MAX_FRAME, MAX_UNSENT, PING_EVERY
 
 CLOSE_TIMEOUT = 1  # seconds for answers that are on their way; streams have ended before, and runs too
+DAPHNE_LOOKS_EVERY = 2  # seconds between two looks whether a ping is due
 EXIT_WITHIN = 5  # seconds from there to the end of the process
 
 
@@ -132,7 +133,7 @@ def run_daphne(application, sock: socket.socket, when_up: Callable[[], None]) ->
         websocket_max_message_size=MAX_FRAME,
         websocket_max_frame_size=MAX_FRAME,
         application_close_timeout=CLOSE_TIMEOUT,
-        ping_interval=PING_EVERY,
+        ping_interval=PING_EVERY - DAPHNE_LOOKS_EVERY,
     )
     # It insists on an endpoint, and knows no way to write an IPv6 socket that is open already.
     server.endpoints = []

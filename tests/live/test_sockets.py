@@ -10,9 +10,33 @@ from typing import Any
 import pytest
 import websockets
 
+from chatsite.operator import limits
 from tests.live.api import Api, new_id
+from tests.live.conftest import BOTH, endpoints
+from tests.live.test_stuck_readers import WEBSOCKET, stuck_reader
 from tests.server import SESSION_COOKIE, Person, Server
 from tests.standin import Say, StandIn
+
+CLOSE, PING, PONG = 0x8, 0x9, 0xA
+
+
+def opcodes_until(sock: Any, wanted: int, times: int) -> list[int]:
+    """The kinds of frames that come behind the rest of the handshake's answer. Pings are answered, as by any client.
+
+    A server's frames are not masked, a client's are (here with zeros).
+    """
+    stream = sock.makefile("rb")
+    while stream.readline().strip():
+        pass
+    heard: list[int] = []
+    while heard.count(wanted) < times:
+        head = stream.read(2)
+        size = int.from_bytes(stream.read(2)) if head[1] == 126 else head[1]
+        said = stream.read(size)
+        heard.append(head[0] & 0x0F)
+        if heard[-1] == PING:
+            sock.sendall(bytes([0x80 | PONG, 0x80 | size, 0, 0, 0, 0]) + said)
+    return heard
 
 
 @pytest.fixture
@@ -126,6 +150,26 @@ async def test_others_do_not_get_in(server: Server, api: Api, thread: str):
         async with socket(server, thread, **options) as sock:
             await sock.wait_closed()
             assert sock.close_code == code, options
+
+
+def test_a_sign_of_life_is_due_at_least_every_fifteen_seconds():
+    assert limits.PING_EVERY <= 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["daphne", "uvicorn"])
+async def test_a_silent_socket_shows_signs_of_life(kind: str, tmp_path, standin: StandIn):
+    """Pings of the protocol, which a client answers by itself; an open socket that has lost its client ends by them."""
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.live.brisk", "SERVER": kind, **endpoints(standin), **BOTH}
+    with Server(tmp_path, **settings) as server:
+        with Api(server, server.people(1)[0]) as api:
+            thread = new_id()
+            api.run("Hello", thread, model="of-openai")
+            with stuck_reader(server, api.person.session, f"/ws/threads/{thread}/", *WEBSOCKET) as sock:
+                sock.settimeout(10)  # daphne looks every two seconds
+                opcodes = await asyncio.to_thread(opcodes_until, sock, PING, 2)
+        assert opcodes.count(PING) == 2
+        assert CLOSE not in opcodes
 
 
 async def test_daphne_says_in_a_send_that_the_client_has_left_as_uvicorn_does():
