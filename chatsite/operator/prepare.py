@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import django
 import whitenoise
@@ -27,6 +27,18 @@ def one_start_at_a_time() -> Iterator[None]:
     with (settings.DATA_DIR / "start.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def serving_lock() -> Path:
+    """A server holds it, shared with others, for as long as it runs; a restore wants it alone."""
+    return Path(settings.DATA_DIR) / "serving.lock"
+
+
+def hold_serving_lock() -> TextIO:
+    """Until the process ends, or closes what this returns."""
+    file = serving_lock().open("w")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
 
 
 def in_a_child(work: Callable[[], None]) -> None:

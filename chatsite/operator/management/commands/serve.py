@@ -8,6 +8,7 @@ from django.db import OperationalError
 
 from chatsite.chat import rounds
 from chatsite.operator import prepare, servers, tracing
+from chatsite.operator.backup import place
 from chatsite.operator.setup_link import renew_link
 
 
@@ -34,6 +35,9 @@ class Command(BaseCommand):
 
     def _prepare(self) -> str | None:
         with prepare.one_start_at_a_time():
+            self._serving = prepare.hold_serving_lock()
+            if place.finish():
+                self._say("A restore that was interrupted is finished.")
             prepare.in_a_child(self._prepare_files)
             return renew_link()
 
