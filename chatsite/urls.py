@@ -6,6 +6,7 @@ from django.views.i18n import set_language
 
 from chatsite.accounts.urls import later
 from chatsite.care.views import my_data
+from chatsite.operator.description import schema
 from chatsite.operator.metrics import metrics
 from chatsite.operator.views import healthz, readyz, setup
 
@@ -19,6 +20,7 @@ urlpatterns = [
     path("language", set_language, name="set_language"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("api/schema.json", schema, name="schema"),
     path("metrics", metrics, name="metrics"),
     path("", include("chatsite.chat.urls")),
 ]
