@@ -40,7 +40,8 @@ class Caller:
         self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.dialect: Dialect = dialect_of(self.path, self.headers)
-        self.request_id = ids.of_request(self.headers.get(b"x-request-id", b""))
+        # Who serves this has mostly made one already.
+        self.request_id = ids.request_id.get() or ids.of_request(self.headers.get(b"x-request-id", b""))
         ids.request_id.set(self.request_id)
         self.began = False
         self.ended = False

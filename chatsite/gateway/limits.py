@@ -153,11 +153,14 @@ class Place:
         return await shared.check(view, requests, self.lease, self.held, otherwise=alone)
 
 
+_NOTHING = _Counts()
+
+
 class NoLimits(Place):
     """Of a key that has none: nothing is counted."""
 
     def __init__(self, view: KeyView) -> None:
-        super().__init__(view, _Counts(), Decimal(0))
+        super().__init__(view, _NOTHING, Decimal(0))
 
     async def check(self) -> Refused | None:
         return None
