@@ -21,6 +21,7 @@ from chatsite.gateway.models import Exchange
 from chatsite.gateway.recorder import recorder
 from tests.gateway.conftest import off_loop
 from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, openai_at, serve, until
+from tests.gateway.test_admin import page as page_at
 from tests.gateway.test_hooked import ASKS, SAYS, TOOLS, Serves, hooks  # noqa: F401 (a fixture)
 from tests.standin import Broken, Say
 
@@ -186,7 +187,7 @@ async def test_a_request_with_a_rerun_is_read_in_the_admin(http, standin, hooks,
     def page() -> str:
         client = Client()
         client.force_login(User.objects.create_superuser("root", password="a long enough secret"))
-        return client.get(reverse("admin:gateway_exchange_change", args=[row.pk])).text
+        return page_at(client, reverse("admin:gateway_exchange_change", args=[row.pk]))
 
     text = await off_loop(page)
     assert "How many?" in text
