@@ -144,6 +144,7 @@ INSTALLED_APPS = [
     "chatsite.accounts.apps.AccountsConfig",
     "chatsite.policies.apps.PoliciesConfig",
     "chatsite.catalog.apps.CatalogConfig",
+    "chatsite.usage.apps.UsageConfig",
     "chatsite.chat.apps.ChatConfig",
     "chatsite.gateway.apps.GatewayConfig",
     "chatsite.operator.apps.OperatorConfig",

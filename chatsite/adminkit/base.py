@@ -63,6 +63,11 @@ class Listing(ChangeList):
         rows = super().get_queryset(request, exclude_parameters)
         return rows.defer(*self.model_admin.heavy).annotate(**self.model_admin.list_annotations)
 
+    def get_ordering_field(self, field_name: str) -> Any:
+        """None for a column that no index sorts, whatever the address asks for."""
+        known = self.sortable_by is None or field_name in self.sortable_by
+        return super().get_ordering_field(field_name) if known else None
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         self.result_list = list(self.result_list)

@@ -13,5 +13,6 @@ class ChatConfig(AppConfig):
         from chatsite.chat import checks, search  # noqa: F401  (`checks` registers the system checks)
 
         housework.register("threads", "chatsite.chat.upkeep.step")
+        housework.register("figures", "chatsite.chat.booking.step")
         lines.register("chatsite.chat.personal")
         post_migrate.connect(search.prepare, sender=self)

@@ -200,6 +200,7 @@ def _play(thread: Thread, scene: Scene, at: datetime) -> None:
         created_at=at,
         finished_at=ended,
         log=Run.Log.PRUNED,
+        booked=True,
     )
     for message in _messages(run, scene):
         row = store.row_of(

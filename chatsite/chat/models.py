@@ -1,5 +1,5 @@
-"""The rows. Only `actions`, `actions_steering`, `keeping`, `requests`, `rounds`, `recovery`, `upkeep`, `organizing`,
-`attachments`, `choosing`, `transfer` and `demothread` write them.
+"""The rows. Only `actions`, `actions_steering`, `keeping`, `requests`, `booking`, `rounds`, `recovery`, `upkeep`,
+`organizing`, `attachments`, `choosing`, `transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< Turn          one model call: what of its request the messages do not say
@@ -155,11 +155,13 @@ class Run(models.Model):
         default=Log.WHOLE,
         help_text="What `upkeep` has done to its events.",
     )
+    booked = models.BooleanField(default=False, help_text="Whether the figures of its day have it.")
 
     class Meta:
         # A list of the admin is asked for the newest of one kind: each index ends in the order of the list.
         indexes = (
             models.Index(fields=["log", "finished_at"], name="chat_run_log_due"),
+            models.Index(fields=["finished_at"], condition=models.Q(booked=False), name="chat_run_to_book"),
             models.Index(fields=["public_id"], name="chat_run_by_id"),
             models.Index(fields=["state", "-created_at"], name="chat_run_of_state"),
             models.Index(fields=["stop_reason", "-created_at"], name="chat_run_of_reason"),
@@ -319,6 +321,7 @@ class ToolCall(models.Model):
     claimed_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     duration_ms = models.PositiveIntegerField(null=True, blank=True)
+    booked = models.BooleanField(default=False, help_text="Whether the figures of its day have it.")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "call_id"], name="chat_call_id_in_run"),)

@@ -312,6 +312,7 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
             parent=runs.get(entry.parent or ""),
             door="import",
             log=Run.Log.PRUNED,
+            booked=True,  # it was used elsewhere
             **values,
         )
     rows: dict[str, models.Message] = {}

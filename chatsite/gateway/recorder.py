@@ -23,6 +23,8 @@ from chatsite.accounts import usage
 from chatsite.accounts.usage import Used
 from chatsite.gateway import ledger, retention, rows, watched
 from chatsite.gateway.records import ExchangeRecord
+from chatsite.usage.booking import book
+from chatsite.usage.tally import Tally, Use
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ RETRY_AFTER = 2.0
 """Seconds until a database that did not answer is asked again."""
 AT_MOST_EVERY = 60.0
 """Seconds between two lines of the log about one thing, and between two looks at older rows."""
+LEFT = 499
+"""The status of one whose caller had left: that is nobody's error."""
 MOST_PRUNINGS = 200
 """Of one look: more than can have been written since the last one."""
 
@@ -47,6 +51,7 @@ class Recorder:
         self._waiting: deque[ExchangeRecord] = deque()
         self._bytes = 0
         self._sums: defaultdict[int, Used] = defaultdict(Used)
+        self._figures = Tally()
         self._busy = False
         self._hurried = False
         self._lock = threading.Condition()
@@ -59,6 +64,7 @@ class Recorder:
         record.complete()
         watched.ended(record)
         with self._lock:
+            _count(self._figures, record)
             if record.key_pk is not None:
                 self._sums[record.key_pk] += _used(record)
             if record.keep != "off":
@@ -90,7 +96,7 @@ class Recorder:
         self._waiting.append(record)
 
     def _has_work(self) -> bool:
-        return bool(self._waiting or self._sums)
+        return bool(self._waiting or self._sums or self._figures)
 
     # -- in the thread ---------------------------------------------------------------------------------------
 
@@ -99,14 +105,14 @@ class Recorder:
             with self._lock:
                 self._lock.wait_for(self._has_work)
                 self._pause(EVERY)  # what comes meanwhile is part of the same commit
-                records, sums = self._take()
-            written = self._write(records, sums)
+                records, sums, figures = self._take()
+            written = self._write(records, sums, figures)
             if written and self._is_time("upkeep"):
                 _look_after_rows(lambda: self._hurried)
             with self._lock:
                 self._busy = False
                 if not written:
-                    self._put_back(records, sums)
+                    self._put_back(records, sums, figures)
                     self._pause(RETRY_AFTER)
                 self._lock.notify_all()
             self._tell_of_losses()
@@ -118,24 +124,26 @@ class Recorder:
         else:
             self._lock.wait_for(lambda: self._hurried, seconds)
 
-    def _take(self) -> tuple[list[ExchangeRecord], dict[int, Used]]:
+    def _take(self) -> tuple[list[ExchangeRecord], dict[int, Used], Tally]:
         count = min(len(self._waiting), MOST_IN_ONE_COMMIT)
         records = [self._waiting.popleft() for _ in range(count)]
         self._bytes -= sum(record.content_bytes for record in records)
         sums, self._sums = dict(self._sums), defaultdict(Used)
+        figures, self._figures = self._figures, Tally()
         self._busy = True
-        return records, sums
+        return records, sums, figures
 
-    def _put_back(self, records: list[ExchangeRecord], sums: dict[int, Used]) -> None:
+    def _put_back(self, records: list[ExchangeRecord], sums: dict[int, Used], figures: Tally) -> None:
         self._waiting.extendleft(reversed(records))
         self._bytes += sum(record.content_bytes for record in records)
         for pk, used in sums.items():
             self._sums[pk] += used
+        self._figures.merge(figures)
 
-    def _write(self, records: list[ExchangeRecord], sums: dict[int, Used]) -> bool:
+    def _write(self, records: list[ExchangeRecord], sums: dict[int, Used], figures: Tally) -> bool:
         """Whether the database had it. What it refuses for good counts as had, and is logged."""
         try:
-            _commit(records, sums)
+            _commit(records, sums, figures)
         except (OperationalError, InterfaceError) as error:
             if self._is_time("away"):
                 log.warning("The gateway's records wait, since the database does not take them: %s", error)
@@ -179,12 +187,30 @@ def _used(record: ExchangeRecord) -> Used:
     return Used(1, record.usage.input_tokens, record.usage.output_tokens, record.cost or Decimal(0))
 
 
-def _commit(records: list[ExchangeRecord], sums: dict[int, Used]) -> None:
+def _count(figures: Tally, record: ExchangeRecord) -> None:
+    """Into the figures of its day, whatever its key keeps."""
+    use = Use(
+        day=record.started_at.date(),
+        source="gateway",
+        error=record.status >= 400 and record.status != LEFT,
+        input_tokens=record.usage.input_tokens,
+        output_tokens=record.usage.output_tokens,
+        cost=float(record.cost or 0),
+        ms=record.ms,
+    )
+    # A name that no endpoint was asked for is whatever a caller wrote.
+    model = record.model if record.rounds else ""
+    end = record.error_code or ("left" if record.status == LEFT else "answered")
+    figures.add(use, model=model, user=record.user_id, end=end)
+
+
+def _commit(records: list[ExchangeRecord], sums: dict[int, Used], figures: Tally) -> None:
     """All in one transaction; when a record does not fit, each alone, so that one's fault is no other's."""
     try:
         with transaction.atomic():
             rows.insert(records)
             usage.book(sums)
+            book(figures)
         return
     except (OperationalError, InterfaceError):
         raise
@@ -192,6 +218,7 @@ def _commit(records: list[ExchangeRecord], sums: dict[int, Used]) -> None:
         log.info("A batch of the gateway's records is written one by one: %s", error)
     with transaction.atomic():
         usage.book(sums)
+        book(figures)
     for record in records:
         try:
             with transaction.atomic():

@@ -18,6 +18,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from chatsite.audit.models import Entry
 from chatsite.audit.verifying import verify
@@ -30,6 +31,7 @@ from chatsite.gateway.models import Exchange, ExchangeCall
 from chatsite.policies import quotas
 from chatsite.policies.quotas import Account, Amount
 from chatsite.policies.values import Limits
+from chatsite.usage.models import Day
 from tests.care import drawers
 
 SKIPPED = {line.model for line in staying()}
@@ -77,6 +79,7 @@ def both(ada, bob):
         drawers.fill(person, SKIPPED | {"auth.User_groups", "auth.User_user_permissions"})
         quotas.admit([Account(f"user:{person.pk}", Limits(runs_at_once=9))], f"run:{person.pk}", Amount(9))
         Client().force_login(person)
+        Day.objects.create(day=timezone.now().date(), source="chat", about="user", value=str(person.pk))
         for content in (b"the same text", f"a text of {person}".encode()):
             draft = attachments.draft_of(content, f"{content[:5]!r}.txt")
             attachments.keep(person, draft)

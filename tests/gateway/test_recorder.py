@@ -133,7 +133,7 @@ def test_five_hundred_exchanges_are_few_commits(key_row, monkeypatch):
     commits = []
     commit = module._commit
     monkeypatch.setattr(
-        module, "_commit", lambda records, sums: (commits.append(len(records)), commit(records, sums))
+        module, "_commit", lambda records, *sums: (commits.append(len(records)), commit(records, *sums))
     )
     for _ in range(500):
         recorder.note(exchange(key_row))
@@ -145,10 +145,10 @@ def test_five_hundred_exchanges_are_few_commits(key_row, monkeypatch):
 def test_a_database_that_is_away_is_tried_again_and_nothing_is_booked_twice(key_row, monkeypatch):
     commit, failures = module._commit, iter(range(3))
 
-    def away(records, sums):
+    def away(*what):
         if next(failures, None) is not None:
             raise OperationalError("connection refused")
-        commit(records, sums)
+        commit(*what)
 
     monkeypatch.setattr(module, "_commit", away)
     monkeypatch.setattr(module, "RETRY_AFTER", 0.01)
@@ -161,7 +161,7 @@ def test_a_database_that_is_away_is_tried_again_and_nothing_is_booked_twice(key_
 
 
 def test_flush_says_so_when_the_database_stays_away(rows, monkeypatch):
-    def away(records, sums):
+    def away(*what):
         raise OperationalError("connection refused")
 
     own = Recorder()
@@ -176,7 +176,7 @@ def test_flush_says_so_when_the_database_stays_away(rows, monkeypatch):
 def test_memory_is_bounded_and_what_is_dropped_is_counted_while_the_sums_stay(key_row, monkeypatch):
     held = threading.Event()
     commit = module._commit
-    monkeypatch.setattr(module, "_commit", lambda records, sums: (held.wait(20), commit(records, sums)))
+    monkeypatch.setattr(module, "_commit", lambda *what: (held.wait(20), commit(*what)))
     monkeypatch.setattr(module, "MOST_WAITING", 5)
     monkeypatch.setattr(module, "MOST_BYTES", 100_000)
     own = Recorder()

@@ -1,0 +1,67 @@
+"""Runs that have ended, and calls that are settled, into the figures of their day (`chatsite.usage`). Each once.
+
+Nobody waits for it: it is a step of the upkeep, and its mark (`booked`) is set in the transaction that adds to the
+sums. So it can stop anywhere, and rows from before there were figures are counted like new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import connection, transaction
+
+from chatsite.chat.models import Run, ToolCall
+from chatsite.usage.booking import book
+from chatsite.usage.models import Day
+from chatsite.usage.tally import Tally, Use
+
+AT_ONCE = 200
+OPEN = (ToolCall.State.PROPOSED, ToolCall.State.WAITING, ToolCall.State.CLAIMED)
+BAD_ENDS = (Run.State.FAILED, Run.State.LOST)
+BAD_CALLS = (ToolCall.State.FAILED, ToolCall.State.UNKNOWN)
+
+
+def step() -> bool:
+    """Book some. False when there are none."""
+    with transaction.atomic():
+        skip = connection.features.has_select_for_update_skip_locked
+        due = Run.objects.filter(booked=False, finished_at__isnull=False).exclude(state__in=Run.ACTIVE)
+        due = due.select_for_update(skip_locked=skip, of=("self",)).select_related("thread")
+        runs = list(due.order_by("finished_at").defer("error", "given", "receipt")[:AT_ONCE])
+        if not runs:
+            return False
+        # Also calls that an earlier run left open: the run that settled them is here now.
+        threads = {run.thread_id for run in runs}
+        calls = ToolCall.objects.filter(run__thread__in=threads, booked=False).exclude(state__in=OPEN)
+        settled = list(calls.only("name", "state", "finished_at", "created_at", "duration_ms"))
+        Run.objects.filter(pk__in=[run.pk for run in runs]).update(booked=True)
+        _mark(settled)
+        book(tally_of(runs, settled))
+        return True
+
+
+def tally_of(runs: Sequence[Run], calls: Sequence[ToolCall]) -> Tally:
+    tally = Tally()
+    for run in runs:
+        assert run.finished_at is not None
+        use = Use(
+            day=run.finished_at.date(),
+            source=Day.Source.CHAT,
+            error=run.state in BAD_ENDS,
+            input_tokens=sum(each.get("inputTokens", 0) for each in run.usage),
+            output_tokens=sum(each.get("outputTokens", 0) for each in run.usage),
+            cost=run.cost or 0.0,
+            ms=run.duration_ms,
+        )
+        tally.add(use, model=run.model, user=run.thread.owner_id, end=run.stop_reason or run.state)
+    for call in calls:
+        day = (call.finished_at or call.created_at).date()
+        use = Use(day, Day.Source.CHAT, error=call.state in BAD_CALLS, ms=call.duration_ms)
+        tally.add_tool(use, call.name)
+    return tally
+
+
+def _mark(calls: Sequence[ToolCall]) -> None:
+    for begin in range(0, len(calls), AT_ONCE):
+        pks = [call.pk for call in calls[begin : begin + AT_ONCE]]
+        ToolCall.objects.filter(pk__in=pks).update(booked=True)

@@ -1,0 +1,200 @@
+"""The page of figures: pictures with their tables, for a period, of the chat, the gateway or both; and each as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
+from chatsite.adminkit.sheets import csv_response
+from chatsite.phrases import duration, money, number
+from chatsite.usage import charts
+from chatsite.usage.charts import Series
+from chatsite.usage.figures import MOST_SHOWN, Figures, Line, figures_of
+from chatsite.usage.models import Day
+
+PERIODS = (7, 30, 90, 365)
+LONGEST = 3 * 366
+TABLES = ("days", "models", "users", "tools", "ends")
+COLUMNS = ("count", "errors", "input_tokens", "output_tokens", "cost", "mean_ms", "p50_ms", "p95_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    since: date
+    until: date
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The numbers below a picture. `name` is what its CSV is called by."""
+
+    name: str
+    title: str
+    first: str
+    pictures: tuple[SafeString, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: int
+
+
+@admin.register(Day)
+class DayAdmin(ReadOnlyAdmin):
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponseBase:  # type: ignore[override]
+        self.require_view(request)
+        if request.method not in {"GET", "HEAD"}:
+            raise PermissionDenied
+        period, source = period_of(request), source_of(request)
+        figures = figures_of(period.since, period.until, source)
+        if (wanted := request.GET.get("csv")) is not None:
+            return _csv(figures, wanted, period)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Usage"),
+            "opts": self.opts,
+            "media": self.media,
+            "period": period,
+            "days": (period.until - period.since).days + 1,
+            "periods": PERIODS,
+            "source": source,
+            "sources": Day.Source.choices,
+            "facts": tuple(_facts(figures.total)),
+            "tables": tuple(tables_of(figures)),
+        }
+        return TemplateResponse(request, "admin/usage/usage.html", context)
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        raise Http404
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        raise Http404
+
+
+def period_of(request: HttpRequest) -> Period:
+    """The days that one asked for, or the last thirty; what is no period is not taken for one."""
+    today = timezone.now().date()
+    since, until = (_day(request.GET.get(name, "")) for name in ("since", "until"))
+    if since and until and since <= until and (until - since).days < LONGEST:
+        return Period(since, until)
+    days = request.GET.get("days", "")
+    many = int(days) if days in map(str, PERIODS) else 30
+    return Period(today - timedelta(days=many - 1), today)
+
+
+def source_of(request: HttpRequest) -> str:
+    source = request.GET.get("source", "")
+    return source if source in Day.Source.values else ""
+
+
+def _day(text: str) -> date | None:
+    try:
+        day = parse_date(text)
+    except ValueError:
+        return None
+    return day if day and 1970 <= day.year < 9000 else None
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def _facts(total: Line) -> Iterator[tuple[str, str]]:
+    amount = total.sum
+    yield _("Runs"), number(amount.count)
+    yield _("Errors"), f"{number(amount.errors)} ({_percent(amount.errors, amount.count)})"
+    yield _("Tokens"), _("%(sent)s in, %(received)s out") % {
+        "sent": number(amount.input_tokens), "received": number(amount.output_tokens),
+    }  # fmt: skip
+    yield _("Cost"), _money(amount.cost)
+    yield _("Half took at most"), duration(total.p50) or NOTHING
+    yield _("95 of 100 took at most"), duration(total.p95) or NOTHING
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{number(part / whole * 100, 1)} %" if whole else NOTHING
+
+
+def _money(amount: float) -> str:
+    return f"{getattr(settings, 'MODEL_PRICES_UNIT', '$')}{money(Decimal(str(round(amount, 6))))}"
+
+
+def _csv(figures: Figures, wanted: str, period: Period) -> HttpResponseBase:
+    if wanted not in TABLES:
+        raise Http404
+    rows = [
+        (
+            line.name, line.sum.count, line.sum.errors, line.sum.input_tokens, line.sum.output_tokens,
+            round(line.sum.cost, 6), line.mean, line.p50, line.p95,
+        )
+        for line in getattr(figures, wanted)
+    ]  # fmt: skip
+    return csv_response(f"usage-{wanted}-{period.since}-{period.until}.csv", (wanted[:-1], *COLUMNS), rows)
+
+
+# -- pictures and tables -------------------------------------------------------------------------------------
+
+
+def tables_of(figures: Figures) -> Iterator[Table]:
+    yield _table(
+        "days", _("By day"), _("Day"), tuple(_of_days(figures.days)), tuple(reversed(figures.days)), most=400
+    )
+    for name, title, first, lines in (
+        ("models", _("By model"), _("Model"), figures.models),
+        ("users", _("By user"), _("User"), figures.users),
+        ("tools", _("By tool"), _("Tool"), figures.tools),
+        ("ends", _("How they ended"), _("Stop reason"), figures.ends),
+    ):
+        yield _table(name, title, first, tuple(_of_lines(name, title, lines[:MOST_SHOWN])), lines, most=200)
+
+
+def _of_days(days: Sequence[Line]) -> Iterator[SafeString]:
+    places = [line.name for line in days]
+
+    def series(name: str, values: Iterator[float | None]) -> Series:
+        return Series(name, tuple(values))
+
+    good = series(_("ended well"), (line.sum.count - line.sum.errors for line in days))
+    bad = series(_("errors"), (line.sum.errors for line in days))
+    yield charts.bars("runs", _("Runs a day"), places, (good, bad), number)
+    sent = series(_("tokens in"), (line.sum.input_tokens for line in days))
+    received = series(_("tokens out"), (line.sum.output_tokens for line in days))
+    yield charts.bars("tokens", _("Tokens a day"), places, (sent, received), number)
+    spent = series(_("cost"), (line.sum.cost for line in days))
+    yield charts.bars("cost", _("Cost a day"), places, (spent,), _money)
+    half = series(_("half took at most"), (line.p50 for line in days))
+    slow = series(_("95 of 100 took at most"), (line.p95 for line in days))
+    yield charts.lines(
+        "latency", _("How long they took"), places, (half, slow), lambda ms: duration(round(ms))
+    )
+
+
+def _of_lines(name: str, title: str, lines: Sequence[Line]) -> Iterator[SafeString]:
+    if lines:
+        rows = [(line.name, float(line.sum.count)) for line in lines]
+        yield charts.lying(name, title, rows, number)
+
+
+def _table(
+    name: str, title: str, first: str, pictures: tuple[SafeString, ...], lines: Sequence[Line], most: int
+) -> Table:
+    rows = tuple(
+        (
+            line.name, number(line.sum.count), number(line.sum.errors), number(line.sum.input_tokens),
+            number(line.sum.output_tokens), _money(line.sum.cost), duration(line.mean) or NOTHING,
+            duration(line.p50) or NOTHING, duration(line.p95) or NOTHING,
+        )
+        for line in lines[:most]
+        if line.sum.count
+    )  # fmt: skip
+    return Table(name, title, first, pictures, rows, max(0, len(lines) - most))
