@@ -4,6 +4,7 @@ It speaks chat completions, with bytes made before they are asked for. The model
 
     text-N        N deltas of text as fast as they are read
     tools         the weather question: get_weather, get_clothing_advice, then a sentence
+    nap           a call of the tool `nap`, which sleeps for a minute
     args-K        K KB of arguments for one call in deltas of 16 characters, then a sentence
     paced-N       N deltas at 10 a second, each with the moment at which it was written
     answer        a markdown answer of 400 deltas in eight seconds, for the browser
@@ -139,9 +140,11 @@ def writes(name: str, size: int, turn: int) -> list[bytes]:
             frames = call("call_w", "get_weather", cut('{"city":"San Francisco"}', 8))
         case "tools", 1:
             frames = call("call_c", "get_clothing_advice", cut('{"temperature":62,"conditions":"cloudy"}', 8))
+        case "nap", 0:
+            frames = call("call_n", "nap", ['{"seconds":60}'])
         case "args", 0:
             frames = call("call_c", "get_clothing_advice", cut(big_arguments(size), 16))
-        case (("tools" | "args"), _):
+        case (("tools" | "args" | "nap"), _):
             frames = text(cut(SAID, 8))
         case _:
             frames = text([WORD] * size)

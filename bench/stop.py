@@ -1,8 +1,8 @@
 """Stop, from the command to the end: `python -m bench.stop`.
 
-A run of one client is stopped by another one's WebSocket, in three phases, on each server: before the model's first
-token, in the middle of a text of 10 deltas a second, and in one at full speed. Told are the milliseconds from the
-command until the run's client hears RUN_FINISHED with `cancelled`.
+A run of one client is stopped by another one's WebSocket, in four phases, on each server: before the model's first
+token, in the middle of a text of 10 deltas a second, in one at full speed, and while a tool sleeps (`nap`). Told are
+the milliseconds from the command until the run's client hears RUN_FINISHED with `cancelled`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import websockets
 from bench.common import KEY, LOOPBACK, Server, machine, module, post, print_table, site, spread
 
 PHASES = {
-    "before the first token": ("silent", 0),
-    "in a text of 10 deltas/s": ("paced-900", 5),
-    "in a text at full speed": ("text-900000", 5_000),
+    "before the first token": ("silent", b'"STEP_STARTED"', 0),
+    "in a text of 10 deltas/s": ("paced-900", b'"STEP_STARTED"', 5),
+    "in a text at full speed": ("text-900000", b'"STEP_STARTED"', 5_000),
+    "while a tool is at work": ("nap", b'"STEP_FINISHED"', 0),
 }
-"""Phase -> the model that plays it, and characters that have come when Stop is pressed."""
+"""Phase -> the model that plays it, and what has come when Stop is pressed: an event, and so many bytes behind it."""
 
 
-async def stop_once(server: Server, model: str, after: int) -> float:
+async def stop_once(server: Server, model: str, event: bytes, after: int) -> float:
     """Milliseconds."""
     ids = {"threadId": uuid.uuid4().hex, "runId": uuid.uuid4().hex}
     message = {"id": uuid.uuid4().hex, "role": "user", "content": "Tell me a lot."}
@@ -41,7 +42,7 @@ async def stop_once(server: Server, model: str, after: int) -> float:
     reader, writer = await asyncio.open_connection(LOOPBACK, server.port, limit=2**24)
     writer.write(post("/api/chat", json.dumps(body).encode(), f"Authorization: Bearer {KEY}"))
     heard = 0
-    await reader.readuntil(b'"STEP_STARTED"')
+    await reader.readuntil(event)
     while heard < after:
         heard += len(await reader.read(65536))
     url = f"ws://{LOOPBACK}:{server.port}/ws/threads/{ids['threadId']}/?after={ids['runId']}:999999"
@@ -58,10 +59,10 @@ async def stop_once(server: Server, model: str, after: int) -> float:
 
 
 async def measure(server: Server, repeats: int) -> list[str]:
-    await stop_once(server, "paced-900", 5)
+    await stop_once(server, "paced-900", b'"STEP_STARTED"', 5)
     cells = []
-    for model, after in PHASES.values():
-        cells.append(spread([await stop_once(server, model, after) for _ in range(repeats)]))
+    for phase in PHASES.values():
+        cells.append(spread([await stop_once(server, *phase) for _ in range(repeats)]))
     return cells
 
 
@@ -74,9 +75,13 @@ def main() -> None:
     columns = {}
     with module("model") as model:
         url = f"http://{LOOPBACK}:{model.port}"
-        names = ",".join(name for name, _ in PHASES.values())
+        settings = {
+            "DJANGO_SETTINGS_MODULE": "bench.napping",
+            "OPENAI_BASE_URL": url,
+            "OPENAI_MODELS": ",".join(name for name, *_ in PHASES.values()),
+        }
         for name in ("uvicorn", "daphne"):
-            with site(name, OPENAI_BASE_URL=url, OPENAI_MODELS=names) as server:
+            with site(name, **settings) as server:
                 columns[name] = uvloop.run(measure(server, repeats))
     rows = [
         [phase, *(cells[place] for cells in columns.values()), "<= 500"] for place, phase in enumerate(PHASES)

@@ -23,8 +23,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 KILLS = 50
 THREADS = 20
 KEPT_WITHIN = 0.25
-SLOW_MACHINE = 5
-"""How much slower a machine may be on which a timer's quarter of a second is a late one."""
+"""Seconds that told text may be ahead of what is kept: the promise."""
+COMMIT = 1.0
+"""Seconds that a commit may take besides, on a machine that twenty runs, their model and their clients share."""
 
 
 def works(exchange: Exchange) -> Answer:
@@ -113,22 +114,33 @@ def nothing_told_is_lost(site: Site, killed: list[Killed]) -> None:
     states = dict(site.rows("SELECT public_id, state FROM chat_run"))
     results = site.rows("SELECT call_id, state FROM chat_toolcall WHERE state = 'done'")
     done = {call for call, _ in results}
-    late = cut = 0
+    ages: list[float] = []
     for each in killed:
-        early = each.told.texts(each.at - KEPT_WITHIN * SLOW_MACHINE)
-        in_time = each.told.texts(each.at - KEPT_WITHIN)
         for message, told in each.told.texts().items():
             text = stored.get(message, "")
-            assert text.startswith(early.get(message, "")), (text, early[message])
             assert text.startswith(told) or told.startswith(text), (text, told)
-            cut += not text.startswith(told)
-            late += not text.startswith(in_time.get(message, ""))
+            if not text.startswith(told):
+                ages.append(each.at - told_beyond(each.told, message, len(text)))
         for result in each.told.of("TOOL_CALL_RESULT"):
             assert result["toolCallId"] in done or "error" in result["content"], result
         if each.told.end is not None:
             assert states[each.told.run] == "finished", each.told.end
-    # A timer that the machine held up is no broken promise, and one that is late as a rule is one.
-    assert late <= max(3, cut // 4), f"{late} of {cut} texts lost more than {KEPT_WITHIN} s"
+    # What is lost was told in the last moment: within the promise as a rule, and always but for the time of a commit.
+    ages.sort()
+    assert ages, "no kill fell between a telling and its keeping, so this showed nothing"
+    assert ages[-1] <= KEPT_WITHIN + COMMIT, f"text was told {ages[-1]:.2f} s before the kill and is not kept"
+    assert ages[len(ages) * 3 // 4] <= KEPT_WITHIN, [round(age, 2) for age in ages]
+
+
+def told_beyond(told: Told, message: str, kept: int) -> float:
+    """When the first character of a message came that is not among the `kept` ones."""
+    size = 0
+    for at, event in told.events:
+        if event["type"] == "TEXT_MESSAGE_CONTENT" and event["messageId"] == message:
+            size += len(event["delta"])
+            if size > kept:
+                return at
+    raise AssertionError("all of it is kept")
 
 
 def no_letter_was_posted_twice(site: Site) -> None:
