@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +36,17 @@ def served(tmp_path_factory) -> Iterator[tuple[Server, Person]]:
         assert "Traceback" not in server.output, server.output[-3000:]
 
 
+def make_sense(path: str, body: dict) -> None:
+    """What no description can say: a model that is there, a thread that is new, and something that was asked."""
+    if path.startswith("/v1/"):
+        body["model"] = "demo"
+        return
+    body["messages"] = [{"id": uuid.uuid4().hex, "role": "user", "content": "Hello"}]
+    body |= {"threadId": uuid.uuid4().hex, "runId": uuid.uuid4().hex}
+    for unanswerable in ("resume", "forwardedProps"):
+        body.pop(unanswerable, None)
+
+
 def tried(served: tuple[Server, Person], path: str, method: str, mode: GenerationMode) -> set[int]:
     """Requests by the score, each answered as described; the statuses that came."""
     server, person = served
@@ -44,8 +56,8 @@ def tried(served: tuple[Server, Person], path: str, method: str, mode: Generatio
     @settings(max_examples=15, suppress_health_check=list(HealthCheck), derandomize=True, deadline=None)
     @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case):
-        if mode is GenerationMode.POSITIVE and path.startswith("/v1/") and isinstance(case.body, dict):
-            case.body["model"] = "demo"
+        if mode is GenerationMode.POSITIVE and isinstance(case.body, dict):
+            make_sense(path, case.body)
         answer = case.call_and_validate(base_url=server.url, headers=person.bearer, checks=HELD, timeout=30)
         came.add(answer.status_code)
 
