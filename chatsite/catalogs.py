@@ -9,6 +9,7 @@ Rule 3: no other tool is needed: GNU gettext is on few machines, and Django read
 
     marks of Python      gettext, ngettext, pgettext, npgettext and their lazy forms, under any name;
                          around a name they look up what is marked elsewhere
+    models               what they, their fields and choices are called needs no mark (`labels`)
     marks of templates   {% translate %}, {% blocktranslate %}, _("...") as an argument
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from django.utils.translation.template import templatize
 
+from chatsite import labels
 from chatsite.pofile import Entry, Key, compiled, parsed, written
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +69,8 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def in_python(source: str, place: str = "") -> Found:
+    if Path(place).name == "models.py":
+        yield from ((Key("", text), "") for text in labels.in_models(source))
     tree = ast.parse(source)
     names = {
         alias.asname or alias.name: re.sub("_(lazy|noop)$", "", alias.name)

@@ -10,6 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
+from django.utils.dateformat import format as date_format
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from chatsite.accounts import admin_people, keys
 from chatsite.accounts.forms import ApiKeyForm, NewApiKeyForm
@@ -32,11 +35,11 @@ MODELS_SHOWN = 3
 
 
 class LiveFilter(admin.SimpleListFilter):
-    title = "state"
+    title = _("state")
     parameter_name = "live"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "In force"), ("expired", "Expired"), ("revoked", "Revoked")]
+        return [("yes", _("In force")), ("expired", _("Expired")), ("revoked", _("Revoked"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         now = timezone.now()
@@ -61,7 +64,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     list_select_related = ("user",)
     list_filter = (LiveFilter, UserFilter, DayFilter)
     search_fields = ("label", "hint", f"user__{USERNAME}")
-    search_help_text = "Label, the key's first characters, or user name."
+    search_help_text = _("Label, the key's first characters, or user name.")
 
     # -- what may be done ------------------------------------------------------------------------------------
 
@@ -76,7 +79,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("accounts.change_apikey"))
 
-    @admin.action(description="Revoke selected keys", permissions=["revoke"])
+    @admin.action(description=_("Revoke selected keys"), permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Revoked keys stay revoked, at the time it first happened."""
         done = 0
@@ -84,7 +87,9 @@ class ApiKeyAdmin(ReadOnlyAdmin):
             if keys.revoke(key):
                 self.log_change(request, key, "Revoked.")
                 done += 1
-        self.message_user(request, f"Revoked {count(done, 'key')}.", messages.SUCCESS)
+        self.message_user(
+            request, gettext("Revoked %(keys)s.") % {"keys": count(done, "key")}, messages.SUCCESS
+        )
 
     # -- the form --------------------------------------------------------------------------------------------
 
@@ -118,7 +123,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         """The key itself, in this answer and nowhere else: no redirect, no cookie, no session has it."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "The new API key",
+            "title": _("The new API key"),
             "opts": self.opts,
             "made": obj,
             "key": obj.made_key,
@@ -129,29 +134,33 @@ class ApiKeyAdmin(ReadOnlyAdmin):
 
     # -- what is shown ---------------------------------------------------------------------------------------
 
-    @admin.display(description="key")
+    @admin.display(description=_("key"))
     def begins_with(self, row: ApiKey) -> str:
         return f"{row.hint}…"
 
-    @admin.display(description="state")
+    @admin.display(description=_("state"))
     def state(self, row: ApiKey) -> str:
         if row.revoked_at:
-            return "revoked"
+            return gettext("revoked")
         if row.expires_at is None:
-            return "in force"
-        return "expired" if row.expires_at <= timezone.now() else f"until {row.expires_at:%Y-%m-%d}"
+            return gettext("in force")
+        if row.expires_at <= timezone.now():
+            return gettext("expired")
+        return gettext("until %(when)s") % {"when": date_format(row.expires_at, gettext("j M Y"))}
 
-    @admin.display(description="opens")
+    @admin.display(description=_("opens"))
     def opens(self, row: ApiKey) -> str:
         return ", ".join(row.scopes)
 
-    @admin.display(description="models")
+    @admin.display(description=_("models"))
     def for_models(self, row: ApiKey) -> str:
         shown = ", ".join(plain(name, 40) for name in row.allowed_models[:MODELS_SHOWN])
         more = len(row.allowed_models) - MODELS_SHOWN
-        return f"{shown} and {more} more" if more > 0 else shown or "all"
+        if more > 0:
+            return gettext("%(shown)s and %(more)s more") % {"shown": shown, "more": more}
+        return shown or gettext("all")
 
-    @admin.display(description="rate a minute")
+    @admin.display(description=_("rate a minute"))
     def rate(self, row: ApiKey) -> str:
         limits = (
             (row.requests_per_minute, "request"),
@@ -159,16 +168,20 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         )
         return ", ".join(count(limit, noun) for limit, noun in limits if limit) or NOTHING
 
-    @admin.display(description="spent")
+    @admin.display(description=_("spent"))
     def money_spent(self, row: ApiKey) -> str:
         spent = money(keys.spent_of(row))
-        monthly = " this month" if row.budget_period else ""
-        return f"{spent} of {money(row.budget)}{monthly}" if row.budget is not None else spent
+        if row.budget is None:
+            return spent
+        said = {"spent": spent, "budget": money(row.budget)}
+        if row.budget_period:
+            return gettext("%(spent)s of %(budget)s this month") % said
+        return gettext("%(spent)s of %(budget)s") % said
 
-    @admin.display(description="spent in all")
+    @admin.display(description=_("spent in all"))
     def total(self, row: ApiKey) -> str:
         return money(row.spent)
 
-    @admin.display(description="spent this month")
+    @admin.display(description=_("spent this month"))
     def this_month(self, row: ApiKey) -> str:
         return money(keys.spent_this_month(row))

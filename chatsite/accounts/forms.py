@@ -8,6 +8,8 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from chatsite.accounts import written
 from chatsite.accounts.models import SCOPES, ApiKey, all_scopes
@@ -37,21 +39,21 @@ class UserNameField(forms.CharField):
         try:
             return people.objects.get_by_natural_key(name)
         except (people.DoesNotExist, ValueError):
-            raise ValidationError(f"There is no user “{name}”.") from None
+            raise ValidationError(_("There is no user “%(name)s”.") % {"name": name}) from None
 
 
 class ApiKeyForm(forms.ModelForm):
     scopes = forms.MultipleChoiceField(
-        choices=[(scope, f"{scope}: {words}") for scope, words in SCOPES.items()],
+        choices=[(scope, format_lazy("{}: {}", scope, words)) for scope, words in SCOPES.items()],
         widget=forms.CheckboxSelectMultiple,
         initial=all_scopes,
-        help_text="What it opens.",
+        help_text=_("What it opens."),
     )
     allowed_models = NamesField(
         required=False,
         strip=False,
-        label="Models",
-        help_text="The models it may use, by their public names, one a line. Empty: all.",
+        label=_("Models"),
+        help_text=_("The models it may use, by their public names, one a line. Empty: all."),
     )
 
     class Meta:
@@ -60,7 +62,7 @@ class ApiKeyForm(forms.ModelForm):
             "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once",
             "budget", "budget_period", "keep", "stream_form", "max_agentic_loops", "expires_at",
         )  # fmt: skip
-        help_texts = {"expires_at": "In UTC. From then on it opens nothing. Empty: it does not expire."}
+        help_texts = {"expires_at": _("In UTC. From then on it opens nothing. Empty: it does not expire.")}
         field_classes = {"expires_at": forms.DateTimeField}
         widgets = {
             "expires_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
@@ -69,12 +71,12 @@ class ApiKeyForm(forms.ModelForm):
     def clean_expires_at(self) -> Any:
         at = self.cleaned_data["expires_at"]
         if at is not None and "expires_at" in self.changed_data and at <= timezone.now():
-            raise ValidationError("This lies in the past. To end a key now, revoke it.")
+            raise ValidationError(_("This lies in the past. To end a key now, revoke it."))
         return at
 
 
 class NewApiKeyForm(ApiKeyForm):
-    user_name = UserNameField(max_length=150, label="User name", help_text="Whose key it is.")
+    user_name = UserNameField(max_length=150, label=_("User name"), help_text=_("Whose key it is."))
 
     field_order = ("user_name",)
 

@@ -36,15 +36,14 @@ def all_scopes() -> list[str]:
 
 def check_scopes(value: Any) -> None:
     if not isinstance(value, list) or not value or not set(map(str, value)) <= set(SCOPES):
-        raise ValidationError(f"Choose one or more of: {', '.join(SCOPES)}.")
+        raise ValidationError(_("Choose one or more of: %(scopes)s.") % {"scopes": ", ".join(SCOPES)})
 
 
 def check_models(value: Any) -> None:
     sane = isinstance(value, list) and len(value) <= MOST_MODELS
     if not sane or not all(isinstance(name, str) and _is_name(name) for name in value):
-        raise ValidationError(
-            f"Write up to {MOST_MODELS} model names, each of 1 to 200 printable characters without blanks."
-        )
+        words = _("Write up to %(most)s model names, each of 1 to 200 printable characters without blanks.")
+        raise ValidationError(words % {"most": MOST_MODELS})
 
 
 def _is_name(text: str) -> bool:

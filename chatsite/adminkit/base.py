@@ -20,9 +20,11 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from chatsite.adminkit import reading
 from chatsite.adminkit.reading import Subject
+from chatsite.phrases import count
 
 USERNAME = get_user_model().USERNAME_FIELD
 NOTHING = "–"
@@ -200,4 +202,8 @@ def pretty_json(value: Any) -> str:
 
 def _shortened(text: str) -> str:
     more = len(text) - MAX_SHOWN
-    return text if more <= 0 else f"{text[:MAX_SHOWN]}\n… and {more:,} characters more"
+    if more <= 0:
+        return text
+    return f"{text[:MAX_SHOWN]}\n… " + gettext("and %(characters)s more") % {
+        "characters": count(more, "character")
+    }

@@ -19,6 +19,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.dateparse import parse_date
+from django.utils.translation import gettext_lazy as _
 
 from chatsite.adminkit.base import USERNAME
 from chatsite.phrases import plain
@@ -49,7 +50,7 @@ def distinct_values(model: type[Model], column: str) -> list[str]:
 class ValueFilter(admin.SimpleListFilter):
     """One value of a column. The one that is chosen is listed even if nothing else names it."""
 
-    empty = "(none)"
+    empty: Any = _("(none)")
 
     def values(self) -> list[str]:
         raise NotImplementedError
@@ -112,17 +113,17 @@ class PersonFilter(FormFilter):
 
 
 class UserFilter(PersonFilter):
-    title = "user"
-    inputs = {"user": {"label": "User name", "type": "search"}}
+    title = _("user")
+    inputs = {"user": {"label": _("User name"), "type": "search"}}
     path = f"user__{USERNAME}"
 
 
 class DayFilter(FormFilter):
     """Rows made from one day on, up to the end of another, in the site's time zone."""
 
-    title = "day"
+    title = _("day")
     column = "created_at"
-    inputs = {"since": {"label": "From", "type": "date"}, "until": {"label": "To", "type": "date"}}
+    inputs = {"since": {"label": _("From"), "type": "date"}, "until": {"label": _("To"), "type": "date"}}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         since, until = (_day(self.used_parameters.get(name, "")) for name in ("since", "until"))

@@ -1,8 +1,9 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class AuditConfig(AppConfig):
     name = "chatsite.audit"
     label = "audit"
-    verbose_name = "Audit"
+    verbose_name = _("Audit")
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,10 +1,11 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class GatewayConfig(AppConfig):
     name = "chatsite.gateway"
     label = "gateway"
-    verbose_name = "Gateway"
+    verbose_name = _("Gateway")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

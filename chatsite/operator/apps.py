@@ -1,4 +1,4 @@
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class OperatorConfig(AppConfig):
@@ -9,4 +9,7 @@ class OperatorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self):
-        from chatsite import checks  # noqa: F401 - registers them
+        from chatsite import checks, labels  # noqa: F401 - `checks` registers them
+
+        ours = (config for config in apps.get_app_configs() if config.name.startswith("chatsite."))
+        labels.of_models(model for config in ours for model in config.get_models())

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class PoliciesConfig(AppConfig):
@@ -6,7 +7,7 @@ class PoliciesConfig(AppConfig):
 
     name = "chatsite.policies"
     label = "policies"
-    verbose_name = "Policies"
+    verbose_name = _("Policies")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -5,6 +5,7 @@ import io
 import shutil
 
 import pytest
+from django.apps import apps
 
 from chatsite import catalogs
 from chatsite.catalogs import Key, Unmarkable, in_python, in_template
@@ -105,3 +106,17 @@ def test_a_sentence_that_was_added_makes_the_check_fail_until_it_is_translated(t
     assert [line for line in catalogs.problems(tmp_path) if "django.mo" in line]
     catalogs.bring_up(tmp_path)
     assert catalogs.problems(tmp_path) == []
+
+
+def test_what_models_and_their_fields_are_called_is_found_without_a_mark():
+    found = {key.id for key in catalogs.collected()}
+    for config in apps.get_app_configs():
+        if not config.name.startswith("chatsite."):
+            continue
+        for model in config.get_models():
+            said = {str(model._meta.verbose_name), str(model._meta.verbose_name_plural)}
+            for field in (*model._meta.local_fields, *model._meta.local_many_to_many):
+                if not field.auto_created:
+                    said |= {str(field.verbose_name), str(field.help_text)}
+                    said |= {str(label) for value, label in field.flatchoices if value or label}
+            assert said - {""} <= found, model

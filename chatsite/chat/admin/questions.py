@@ -38,20 +38,20 @@ class InterruptAdmin(ReadOnlyAdmin):
 
     def links(self, row: Any) -> tuple[Link, ...]:
         return (
-            ("In the transcript", transcript_url(row.thread_id, run=row.run_id)),
-            ("Its call", list_url(ToolCall, run__id__exact=row.run_id)),
-            ("Other questions of its thread", list_url(Interrupt, thread__id__exact=row.thread_id)),
+            (_("In the transcript"), transcript_url(row.thread_id, run=row.run_id)),
+            (_("Its call"), list_url(ToolCall, run__id__exact=row.run_id)),
+            (_("Other questions of its thread"), list_url(Interrupt, thread__id__exact=row.thread_id)),
         )
 
-    @admin.display(description="thread")
+    @admin.display(description=_("thread"))
     def in_thread(self, row: Any) -> SafeString:
         return in_thread(row)
 
-    @admin.display(description="as it was asked")
+    @admin.display(description=_("as it was asked"))
     def pretty_data(self, row: Any) -> SafeString | str:
         return as_json(row.data)
 
-    @admin.display(description="edited arguments")
+    @admin.display(description=_("edited arguments"))
     def pretty_edit(self, row: Any) -> SafeString | str:
         return as_json(row.edited_arguments)
 
@@ -69,6 +69,6 @@ class ApprovalRuleAdmin(ReadOnlyAdmin):
         for row in rows:
             row.thread_name = name_for(request.user, row.thread)
 
-    @admin.display(description="thread")
+    @admin.display(description=_("thread"))
     def of_thread(self, row: Any) -> SafeString:
         return link_to(row.thread_name, row_url(row.thread))

@@ -16,6 +16,8 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext as _
 
 from agent.messages import Message
 from chatsite.adminkit.base import NOTHING, list_url
@@ -140,7 +142,7 @@ def finish_words(role: str, reason: str | None, *, is_open: bool = False) -> str
     """A message's finish reason; a turn of the model without one is still going on or broke off."""
     if role != "assistant":
         return NOTHING
-    return reason or ("still open" if is_open else "none: it broke off")
+    return reason or (gettext("still open") if is_open else gettext("none: it broke off"))
 
 
 def _place_of(run_pk: str | None, state: ThreadState, runs: Mapping[str, Run]) -> int:
@@ -155,7 +157,7 @@ def _place_of(run_pk: str | None, state: ThreadState, runs: Mapping[str, Run]) -
 def _block(html: SafeString, segment: Segment, run: Run | None, tree: _Tree) -> Block:
     return Block(
         run=run,
-        state=segment.run.state if run else "no run",
+        state=segment.run.state if run else gettext("no run"),
         facts=tuple(_facts(segment, run)) if run else (),
         html=html,
         turns=tuple(_turns(segment, tree)),
@@ -168,16 +170,16 @@ def _facts(segment: Segment, run: Run) -> Iterator[tuple[str, str]]:
     yield from (
         (name, value)
         for name, value in (
-            ("Stop reason", segment.run.stop_reason),
-            ("Finish reason", run.finish_reason),
-            ("Error", " – ".join(filter(None, [segment.run.error_code, segment.run.error]))),
-            ("Model", run.model),
-            ("Provider", run.provider),
-            ("Door", run.door),
-            ("Resumes", segment.run.resumes and f"{segment.run.resumes} ({run.continuation})"),
-            ("Turns", str(run.turns or "")),
-            ("Tokens", _tokens(usage.input_tokens, usage.output_tokens)),
-            ("Duration", words.duration(segment.run.duration_ms)),
+            (_("Stop reason"), segment.run.stop_reason),
+            (_("Finish reason"), run.finish_reason),
+            (_("Error"), " – ".join(filter(None, [segment.run.error_code, segment.run.error]))),
+            (_("Model"), run.model),
+            (_("Provider"), run.provider),
+            (_("Door"), run.door),
+            (_("Resumes"), segment.run.resumes and f"{segment.run.resumes} ({run.continuation})"),
+            (_("Turns"), str(run.turns or "")),
+            (_("Tokens"), _tokens(usage.input_tokens, usage.output_tokens)),
+            (_("Duration"), words.duration(segment.run.duration_ms)),
         )
         if value
     )
@@ -206,7 +208,10 @@ def _turn(message: Message, tree: _Tree, *, is_open: bool) -> Turn:
 
 
 def _tokens(sent: Any, received: Any) -> str:
-    return f"{sent:,} in, {received:,} out" if sent or received else ""
+    if not sent and not received:
+        return ""
+    tokens = {"input": words.number(sent), "output": words.number(received)}
+    return gettext("%(input)s in, %(output)s out") % tokens
 
 
 class _Tree:

@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from agent.messages import Message
@@ -25,7 +26,7 @@ from chatsite.adminkit.reading import Subject
 from chatsite.gateway.admin import conversation
 from chatsite.gateway.admin.conversation import Asked
 from chatsite.gateway.models import Counted, Exchange, ExchangeCall, Round
-from chatsite.phrases import count, duration, money, plain
+from chatsite.phrases import count, duration, money, number, plain
 
 SHORT_ID = 18
 MOST_MESSAGES = 100
@@ -38,7 +39,7 @@ PIECES = ("request", "response")
 
 
 class ModelFilter(ValueFilter):
-    title = "model"
+    title = _("model")
     parameter_name = "model"
 
     def values(self) -> list[str]:
@@ -46,7 +47,7 @@ class ModelFilter(ValueFilter):
 
 
 class StatusFilter(ValueFilter):
-    title = "status"
+    title = _("status")
     parameter_name = "status"
 
     def values(self) -> list[str]:
@@ -59,8 +60,8 @@ class StatusFilter(ValueFilter):
 
 
 class KeyFilter(FormFilter):
-    title = "key"
-    inputs = {"key": {"label": "Label, or how it begins", "type": "search"}}
+    title = _("key")
+    inputs = {"key": {"label": _("Label, or how it begins"), "type": "search"}}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         given = self.used_parameters.get("key", "").strip()
@@ -83,34 +84,34 @@ class ExchangeAdmin(ReadOnlyAdmin):
     heavy = ("request", "response")
     list_filter = (StatusFilter, ModelFilter, KeyFilter, UserFilter, DayFilter)
     search_fields = found_by = ("request_id", "public_id")
-    search_help_text = "Request id, as the answer's x-request-id has it."
+    search_help_text = _("Request id, as the answer's x-request-id has it.")
     link_lookups = frozenset({"key__id__exact"})
 
-    @admin.display(description="request")
+    @admin.display(description=_("request"))
     def short_id(self, row: Exchange) -> str:
         return plain(row.request_id, SHORT_ID) or row.public_id[:SHORT_ID]
 
-    @admin.display(description="key")
+    @admin.display(description=_("key"))
     def of_key(self, row: Exchange) -> SafeString | str:
         return link_to(plain(str(row.key), 40), row_url(row.key)) if row.key else NOTHING
 
-    @admin.display(description="user")
+    @admin.display(description=_("user"))
     def of_user(self, row: Exchange) -> str:
         return str(row.user or NOTHING)
 
-    @admin.display(description="rounds", ordering="round_count")
+    @admin.display(description=_("rounds"), ordering="round_count")
     def rounds(self, row: Exchange) -> str:
         return str(row.round_count)
 
-    @admin.display(description="tokens")
+    @admin.display(description=_("tokens"))
     def tokens(self, row: Exchange) -> str:
-        return f"{row.input_tokens:,} in, {row.output_tokens:,} out"
+        return in_and_out(row)
 
-    @admin.display(description="cost")
+    @admin.display(description=_("cost"))
     def money_spent(self, row: Exchange) -> str:
         return NOTHING if row.cost is None else money(row.cost)
 
-    @admin.display(description="took", ordering="ms")
+    @admin.display(description=_("took"), ordering="ms")
     def took(self, row: Exchange) -> str:
         return duration(row.ms)
 
@@ -178,18 +179,23 @@ class ExchangeCallAdmin(ReadOnlyAdmin):
             return None
         return Subject(f"exchange {row.exchange_id}", row.key and row.key.user_id, "exchange.opened")
 
-    @admin.display(description="exchange")
+    @admin.display(description=_("exchange"))
     def of_exchange(self, row: ExchangeCall) -> SafeString | str:
         pk = Exchange.objects.filter(public_id=row.exchange_id).values_list("pk", flat=True).first()
         return link_to(row.exchange_id, exchange_url(pk)) if pk else row.exchange_id
 
-    @admin.display(description="arguments")
+    @admin.display(description=_("arguments"))
     def pretty_arguments(self, row: ExchangeCall) -> SafeString | str:
         return as_json_text(row.arguments)
 
-    @admin.display(description="result")
+    @admin.display(description=_("result"))
     def pretty_result(self, row: ExchangeCall) -> SafeString | str:
         return as_json_text(row.result)
+
+
+def in_and_out(row: Counted) -> str:
+    tokens = {"input": number(row.input_tokens), "output": number(row.output_tokens)}
+    return gettext("%(input)s in, %(output)s out") % tokens
 
 
 def subject_of(row: Exchange) -> Subject:
@@ -260,39 +266,42 @@ def _links(exchange: Exchange) -> tuple[Link, ...]:
     if exchange.key is None:
         return ()
     return (
-        ("Its key", row_url(exchange.key)),
-        ("All of its key", list_url(Exchange, key__id__exact=exchange.key.pk)),
+        (_("Its key"), row_url(exchange.key)),
+        (_("All of its key"), list_url(Exchange, key__id__exact=exchange.key.pk)),
     )
 
 
 def _facts(row: Exchange, asked: Asked | None) -> Iterator[Link]:
-    yield "Status", f"{row.status or NOTHING}" + (" (the caller had left)" if row.status == 499 else "")
+    yield (
+        _("Status"),
+        f"{row.status or NOTHING}" + (gettext(" (the caller had left)") if row.status == 499 else ""),
+    )
     if row.error_code:
-        yield "Error", row.error_code
-    yield "Model", row.model or NOTHING
-    yield "Dialect", row.dialect + (", streamed" if row.stream else "")
-    yield "Key", str(row.key or NOTHING)
-    yield "User", str(row.user or NOTHING)
-    yield "Started", f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC"
-    yield "Rounds", count(row.round_count, "round")
+        yield _("Error"), row.error_code
+    yield _("Model"), row.model or NOTHING
+    yield _("Dialect"), row.dialect + (gettext(", streamed") if row.stream else "")
+    yield _("Key"), str(row.key or NOTHING)
+    yield _("User"), str(row.user or NOTHING)
+    yield _("Started"), f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield _("Rounds"), count(row.round_count, "round")
     yield from _counted(row)
     if asked and asked.tools:
-        yield "Tools", plain(", ".join(asked.tools), 300)
+        yield _("Tools"), plain(", ".join(asked.tools), 300)
 
 
 def _counted(row: Counted) -> Iterator[Link]:
-    yield "Tokens", f"{row.input_tokens:,} in, {row.output_tokens:,} out"
+    yield _("Tokens"), in_and_out(row)
     for name, tokens in (
-        ("Reasoning", row.reasoning_tokens),
-        ("From cache", row.cached_input_tokens),
-        ("To cache", row.cache_write_input_tokens),
+        (_("Reasoning"), row.reasoning_tokens),
+        (_("From cache"), row.cached_input_tokens),
+        (_("To cache"), row.cache_write_input_tokens),
     ):
         if tokens:
-            yield name, f"{tokens:,}"
-    yield "Cost", NOTHING if row.cost is None else money(row.cost)
-    yield "Took", duration(row.ms)
+            yield name, number(tokens)
+    yield _("Cost"), NOTHING if row.cost is None else money(row.cost)
+    yield _("Took"), duration(row.ms)
     if row.first_byte_ms is not None:
-        yield "First byte", duration(row.first_byte_ms)
+        yield _("First byte"), duration(row.first_byte_ms)
 
 
 def _round_views(rows: Sequence[Round]) -> Iterator[RoundView]:
@@ -313,20 +322,23 @@ def _round_views(rows: Sequence[Round]) -> Iterator[RoundView]:
 
 
 def _title(row: Round) -> str:
+    named = {"number": row.number, "depth": row.depth, "hook": row.asked_by}
     if row.asked_by:
-        return f"Round {row.number}: rerun {row.depth}, asked for by {row.asked_by}"
-    return f"Round {row.number}" + (f": rerun {row.depth}" if row.depth else "")
+        return gettext("Round %(number)s: rerun %(depth)s, asked for by %(hook)s") % named
+    if row.depth:
+        return gettext("Round %(number)s: rerun %(depth)s") % named
+    return gettext("Round %(number)s") % named
 
 
 def _round_facts(row: Round) -> Iterator[Link]:
-    yield "Endpoint", row.endpoint or NOTHING
-    yield "Model", row.model or NOTHING
-    yield "Dialect", row.dialect or NOTHING
-    yield "Status", str(row.status or "no answer")
+    yield _("Endpoint"), row.endpoint or NOTHING
+    yield _("Model"), row.model or NOTHING
+    yield _("Dialect"), row.dialect or NOTHING
+    yield _("Status"), str(row.status or _("no answer"))
     if row.error_code:
-        yield "Error", row.error_code
+        yield _("Error"), row.error_code
     if row.stop_reason:
-        yield "Stop reason", row.stop_reason
+        yield _("Stop reason"), row.stop_reason
     yield from _counted(row)
 
 
@@ -335,6 +347,6 @@ def _kept(row: Exchange | Round) -> Iterator[Kept]:
     name, at = "admin:gateway_exchange_kept", [row.pk]
     if isinstance(row, Round):
         name, at = "admin:gateway_round_kept", [row.exchange_id, row.number]
-    for piece, title in zip(PIECES, ("Request", "Answer"), strict=True):
+    for piece, title in zip(PIECES, (_("Request"), _("Answer")), strict=True):
         if text := getattr(row, piece):
             yield Kept(title, as_json_text(text), reverse(name, args=[*at, piece]))

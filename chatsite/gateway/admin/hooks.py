@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext_lazy as _
 
 from agent.rerun import Hook
 from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
@@ -45,7 +46,7 @@ class LoadedHookAdmin(ReadOnlyAdmin):
             problem = str(error)
         context = {
             **self.admin_site.each_context(request),
-            "title": "Loaded hooks",
+            "title": _("Loaded hooks"),
             "opts": self.opts,
             "media": self.media,
             "hooks": hooks,
@@ -74,7 +75,7 @@ def views_of(entries: Sequence[str], hooks: Sequence[Hook]) -> Iterator[HookView
             place=place,
             entry=entry,
             name=hook.name,
-            form="LiteLLM's" if isinstance(hook, LiteLLMHook) else "our own",
+            form=_("LiteLLM's") if isinstance(hook, LiteLLMHook) else _("our own"),
             serves=", ".join(sorted(hook.serves)) or NOTHING,
             timeout=f"{hook.timeout:g} s",
             file=_file_of(hook),
