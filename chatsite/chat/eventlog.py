@@ -15,7 +15,6 @@ import asyncio
 import random
 import weakref
 from bisect import bisect_right
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -170,7 +169,7 @@ class Channel:
         self.readers = 0
         self._asking: list[asyncio.Future[None]] = []
         self._waiting: list[asyncio.Future[None]] = []
-        self._to_wake: deque[asyncio.Future[None]] = deque()
+        self._to_wake: list[asyncio.Future[None]] = []
 
     def forget_rule(self, tool_name: str) -> None:
         """An "always allow" was taken back: what stands in memory has it no more either."""
@@ -210,12 +209,13 @@ class Channel:
         _set(asking)
         is_waking = bool(self._to_wake)
         waiting, self._waiting = self._waiting, []
-        self._to_wake.extend(waiting)
+        self._to_wake += waiting
         if waiting and not is_waking:
             self._wake()
 
     def _wake(self) -> None:
-        _set(self._to_wake.popleft() for _ in range(min(AT_A_TIME, len(self._to_wake))))
+        group, self._to_wake = self._to_wake[:AT_A_TIME], self._to_wake[AT_A_TIME:]
+        _set(group)
         if self._to_wake:
             asyncio.get_running_loop().call_soon(self._wake)
 

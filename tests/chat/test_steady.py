@@ -7,15 +7,27 @@ import random
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from agent.events import RunError, RunFinished, Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import access, commands, db, eventlog, heartbeat, keeping, rounds, runner, store, stream
+from chatsite.chat import (
+    access,
+    commands,
+    db,
+    draining,
+    eventlog,
+    heartbeat,
+    keeping,
+    rounds,
+    runner,
+    store,
+    stream,
+)
 from chatsite.chat.access import Credential
 from chatsite.chat.commands import Answer, Forget, Send, Stop
-from chatsite.chat.models import ApprovalRule, Run, Thread, ToolCall
+from chatsite.chat.models import ApprovalRule, Message, Run, Thread, ToolCall
 from chatsite.chat.problems import Conflict
 from tests.chat.conftest import recover, row_of, until
 from tests.chat.dying import dead_owner
@@ -271,3 +283,64 @@ async def test_a_double_click_that_two_processes_take_makes_one_thread(person):
         assert sorted(fresh for _, fresh in begun) == [False, True]
         await db.write(Run.objects.all().delete)
         await db.write(Thread.objects.all().delete)
+
+
+TWINS = {
+    "two active runs in a thread": lambda run, thread: Run(thread=thread, state=Run.State.QUEUED),
+    "two messages of one client id": lambda run, thread: Message(
+        thread=thread, role="user", client_id="sent"
+    ),
+    "two calls of one id in a run": lambda run, thread: ToolCall(run=run, call_id="c1", name="get_weather"),
+}
+
+
+@pytest.mark.parametrize("twins", TWINS)
+async def test_the_rows_themselves_refuse(twins, person):
+    """Whatever the code does, and in whichever process."""
+
+    def make() -> None:
+        thread = Thread.objects.create(owner=person)
+        run = Run.objects.create(thread=thread, state=Run.State.RUNNING)
+        if twins != "two active runs in a thread":
+            TWINS[twins](run, thread).save(force_insert=True)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            TWINS[twins](run, thread).save(force_insert=True)
+        # An ended run is in nobody's way.
+        Run.objects.filter(pk=run.pk).update(state=Run.State.FINISHED)
+        Run.objects.create(thread=thread, state=Run.State.QUEUED)
+
+    await db.write(make)
+
+
+def test_readers_that_are_told_to_come_back_do_not_all_come_at_once():
+    """When a server goes it tells all of its readers in one moment."""
+    when = [draining.back_after_ms() for _ in range(200)]
+    least, most = draining.BACK_WITHIN_MS
+    assert all(least <= each <= most for each in when)
+    assert max(when) - min(when) > (most - least) / 2
+
+
+async def test_who_asked_for_a_run_hears_first_and_followers_in_groups():
+    """Between two groups the loop has a turn for everybody else; whoever is woken late misses nothing."""
+    channel = eventlog.Channel(-1)
+    heard = []
+
+    async def read(name: str, first: bool = False) -> None:
+        assert await channel.changed(0, first=first)
+        heard.append((name, channel.version))
+
+    readers = [asyncio.ensure_future(read(f"follower {number}")) for number in range(12)]
+    readers.append(asyncio.ensure_future(read("asker", first=True)))
+    await until(lambda: len(channel._waiting) == 12 and channel._asking)
+    channel.tell()
+    groups = []
+    while not all(reader.done() for reader in readers):
+        before = len(heard)
+        await asyncio.sleep(0)
+        groups.append(len(heard) - before)
+        if len(groups) == 2:
+            channel.tell()
+    assert heard[0] == ("asker", 1)
+    assert max(groups) <= eventlog.AT_A_TIME + 1
+    assert [name for name, _ in heard[1:]] == [f"follower {number}" for number in range(12)]
+    assert heard[-1][1] == 2
