@@ -177,7 +177,7 @@ def sizes(context: BrowserContext) -> Figures:
 def sign_in(context: BrowserContext) -> None:
     page = context.new_page()
     page.goto("/accounts/login/")
-    page.fill("#id_username", USER)
+    page.fill("#id_login", USER)
     page.fill("#id_password", PASSWORD)
     page.press("#id_password", "Enter")
     page.wait_for_selector("#composer")

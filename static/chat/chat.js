@@ -153,7 +153,9 @@
     keepDraft();
     fit();
   };
-  // Of the page's other scripts: another text, for an edit or for a message of its own.
+  // Of the page's other scripts: what to say; that this is another message; another text, for an edit or one of its own.
+  form.addEventListener("loom:say", ({ detail }) => say(filled(...detail)));
+  form.addEventListener("loom:changed", () => (form.elements.client_id.value = newId()));
   const edit = (id, value) => {
     edits.value = id;
     byId("editing").hidden = !id;

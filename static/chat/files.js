@@ -3,8 +3,8 @@
 // at what would be sent in vain.
 "use strict";
 (() => {
-  const [form, text, notice, input, list, status] =
-    ["composer", "text", "composer-notice", "files", "chips", "status"].map((id) => document.getElementById(id));
+  const [form, text, input, list, status] =
+    ["composer", "text", "files", "chips", "status"].map((id) => document.getElementById(id));
   const words = JSON.parse(document.getElementById("files-words").textContent);
   const { url, max, most } = input.dataset;
   const draft = `loom:files:${form.dataset.draft}`;
@@ -13,12 +13,8 @@
   let sent = [];
   input.removeAttribute("name"); // a file goes by itself, and its id with the message
 
-  const say = (sentence, values = {}) => {
-    const filled = sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
-    const p = Object.assign(document.createElement("p"), { className: "notice error", textContent: filled });
-    p.setAttribute("role", "alert");
-    notice.replaceChildren(p);
-  };
+  const tell = (name, detail) => form.dispatchEvent(new CustomEvent(`loom:${name}`, { detail })); // to chat.js
+  const say = (sentence, values = {}) => tell("say", [sentence, values]);
   const size = (bytes) => {
     const small = bytes < 2 ** 20; // as the limits are counted
     const [value, unit] = small ? [bytes / 2 ** 10, "kilobyte"] : [bytes / 2 ** 20, "megabyte"];
@@ -27,7 +23,7 @@
 
   const changed = () => {
     // What was sent may have arrived though its answer did not: with other files it is another message.
-    form.elements.client_id.value = [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16)).join("");
+    tell("changed");
     list.hidden = !chips.size;
     text.required = !chips.size;
     const kept = [...chips.values()].filter(({ id }) => id).map(({ id, name, note }) => ({ id, name, note }));

@@ -6,7 +6,6 @@
   const list = document.getElementById("queue");
   if (!list) return;
   const text = document.getElementById("text");
-  const notice = document.getElementById("composer-notice");
   const row = document.getElementById("queued").content;
   const key = `loom:queue:${form.dataset.draft}`;
   const busy = () => document.getElementById("live").classList.contains("on");
@@ -43,7 +42,7 @@
       if (answer.status === 204) write(without(first.id));
       else if (answer.status !== 409) {
         const said = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".notice");
-        notice.replaceChildren(Object.assign(document.createElement("p"), { className: "notice error", textContent: said?.textContent || answer.status }));
+        form.dispatchEvent(new CustomEvent("loom:say", { detail: ["{said}", { said: said?.textContent || answer.status }] }));
         hold(first);
       }
     } catch {

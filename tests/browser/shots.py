@@ -72,6 +72,24 @@ def take(browser: Browser, server: Server, look: str, folder: Path) -> None:
     chat.ask("think").done()
     chat.last.locator("details.fold summary").click()
     shoot("thoughts")
+    chat.open().ask("progress")
+    expect(page.locator("#log progress")).to_be_visible()
+    shoot("progress")
+    chat.done().ask("colleague: What should I wear in Oslo?").done()
+    chat.card("ask_colleague").first.locator("> summary").click()
+    page.locator(".behind > summary").click()
+    shoot("subagent")
+    chat.open().ask("colleague: Send an email to ada@example.org").done()
+    shoot("question")
+    asked = chat.path
+    for name, path in (
+        ("search", "/search?q=wear"),
+        ("archive", "/archive"),
+        ("share", f"{asked}share"),
+        ("settings", f"{asked}settings"),
+    ):
+        page.goto(path)
+        shoot(name)
     chat.open().ask("Show a long markdown answer").done()
     shoot("long-end")
     for step in range(3):
