@@ -28,6 +28,15 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
+# Codes of second factors that were used: no process may take one again.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "accounts_remembered",
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    }
+}
+
 # Mail
 
 _MAIL = mail_settings(env.text("EMAIL_URL"))

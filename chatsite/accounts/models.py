@@ -1,6 +1,7 @@
 """The rows of accounts.
 
     ApiKey        only `keys` makes and ends them; what they have used is booked by `usage`
+    Remembered    what is known for a moment (Django's cache): codes of second factors that were used
     Attempts      how often somebody tried to come in of late (`doors`)
     SignIn        where somebody is signed in (`signins`)
     Invitation    a link that makes an account, once (`invitations`)
@@ -160,6 +161,24 @@ class Attempts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tries} until {self.until}"
+
+
+class Remembered(models.Model):
+    """Django's cache, as a table: all processes of the site share it, whether there is a Redis or not.
+
+    What a restart, a second process or a Redis that is away must not forget: that a code was used already.
+    """
+
+    cache_key = models.CharField(max_length=255, primary_key=True)
+    value = models.TextField()
+    expires = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "accounts_remembered"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.cache_key
 
 
 class SignIn(models.Model):

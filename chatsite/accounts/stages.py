@@ -20,9 +20,9 @@ class ProofStage(EmailVerificationStage):
 
     def handle(self) -> tuple[Any, bool]:
         user = self.login.user
-        if user is None or user.last_login is not None:
-            return None, True
-        if not EmailAddress.objects.filter(user=user).exists():
+        known = user is not None and user.last_login is not None
+        # Without a user it is a sign-up with a taken address, which has to look like any other.
+        if known or (user is not None and not EmailAddress.objects.filter(user=user).exists()):
             return None, True
         answer: tuple[Any, bool] = super().handle()
         return answer

@@ -4,16 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.test import Client
 
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
-
-
-@pytest.fixture(autouse=True)
-def _nobody_tried_before():
-    cache.clear()
 
 
 @pytest.fixture

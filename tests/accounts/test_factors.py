@@ -79,6 +79,28 @@ def test_a_code_opens_once(person):
         assert client.post(ASKED, {"code": code}).status_code == leads
 
 
+@pytest.mark.django_db(transaction=True)
+def test_of_two_processes_that_get_a_code_at_once_one_takes_it():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from django.db import connection
+
+    secret, _ = with_app(User.objects.create_user("ada", password=SECRET))
+    code = code_of(secret, 1)
+    clients = [Client() for _ in range(4)]
+    for client in clients:
+        sign_in(client)
+
+    def attempt(client: Client) -> int:
+        try:
+            return client.post(ASKED, {"code": code}).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(attempt, clients)) == [200, 200, 200, 302]
+
+
 def test_a_recovery_code_opens_once_and_is_not_shown_again(person):
     _, codes = with_app(person)
     for leads in (302, 200):
@@ -190,6 +212,27 @@ def test_no_other_way_in_leads_past_it(way, db, client, settings):
     form = {"username": "grace", "password1": SECRET, "password2": SECRET}
     assert client.post(path, form).headers["Location"] == DUE
     assert not signed_in(client)
+
+
+def test_nor_does_the_last_passkey_go_where_there_must_be_one(person, settings):
+    rows = [Authenticator.objects.create(user=person, type="webauthn", data={"name": n}) for n in "ab"]
+    settings.MFA_REQUIRED = "all"
+    client = Client()
+    client.force_login(person)
+    client.post("/accounts/reauthenticate/", {"password": SECRET})
+    for row, left in zip(rows, (1, 1), strict=True):
+        client.post(f"/accounts/2fa/webauthn/{row.pk}/remove/")
+        assert Authenticator.objects.count() == left
+
+
+def test_nobody_removes_a_factor_of_somebody_else(person):
+    other = User.objects.create_user("eve", password=SECRET)
+    row = Authenticator.objects.create(user=other, type="webauthn", data={"name": "theirs"})
+    client = fresh()
+    for what in ("remove", "edit"):
+        assert client.post(f"/accounts/2fa/webauthn/{row.pk}/{what}/", {"name": "mine"}).status_code == 404
+    row.refresh_from_db()
+    assert row.data["name"] == "theirs"
 
 
 def test_the_page_for_it_is_for_nobody_who_has_not_shown_a_password(db, client):

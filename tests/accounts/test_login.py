@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
@@ -127,6 +129,36 @@ def test_nobody_makes_an_account_unless_the_site_says_so(client, settings, db):
     assert client.post("/accounts/signup/", form).status_code == 302
     assert User.objects.get().username == "eve"
     assert not User.objects.get().is_staff
+
+
+def test_who_signs_up_proves_the_address_first_and_nobody_else_is_held_up(
+    client, settings, person, mailoutbox
+):
+    settings.SIGNUP = settings.HAS_MAIL = True
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+    form = {"username": "eve", "email": "eve@example.org", "password1": SECRET, "password2": SECRET}
+    assert client.post("/accounts/signup/", form).headers["Location"] == "/accounts/confirm-email/"
+    assert not signed_in(client)
+    again = Client()
+    assert sign_in(again, "eve").headers["Location"] == "/accounts/confirm-email/"
+    assert not signed_in(again)
+    link = re.search(r"http://testserver(/accounts/confirm-email/\S+)", mailoutbox[0].body)[1]
+    assert "Is eve@example.org yours?" in again.get(link).text
+    again.post(link)
+    assert sign_in(again, "eve@example.org").headers["Location"] == "/"
+    User.objects.filter(pk=person.pk).update(email="ada@example.org")
+    other = Client()
+    assert sign_in(other).headers["Location"] == "/"  # whom an administrator made
+
+
+def test_a_sign_up_with_an_address_that_is_taken_tells_nobody_so(client, settings, person, mailoutbox):
+    settings.SIGNUP = settings.HAS_MAIL = True
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+    EmailAddress.objects.create(user=person, email="ada@example.org", verified=True, primary=True)
+    form = {"username": "eve", "email": "ada@example.org", "password1": SECRET, "password2": SECRET}
+    assert client.post("/accounts/signup/", form).headers["Location"] == "/accounts/confirm-email/"
+    assert User.objects.count() == 1
+    assert mailoutbox[0].to == ["ada@example.org"]
 
 
 def test_without_a_mail_server_the_reset_page_says_who_can_help(client, db):

@@ -272,6 +272,8 @@ def test_axe_finds_nothing_serious_on_the_pages_around(context_of, person: Perso
     assert serious(page) == []
     page.goto("/presets")
     assert serious(page) == []
+    page.goto("/accounts/")
+    assert serious(page) == []
     chat = Chat(page).open().ask("Hello").done()
     page.goto(f"{chat.path}settings")
     page.get_by_text("More", exact=True).click()
