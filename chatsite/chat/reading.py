@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.http import HttpResponse
 from django.urls import reverse
 
-from chatsite.chat import eventlog
+from chatsite.chat import access, eventlog
 from chatsite.chat.models import Message, Thread
 from chatsite.chat.render.fragments import render_after, render_before
 from chatsite.chat.screens import rendered
@@ -33,5 +33,6 @@ def place_of(row: Thread, message_id: str, state: ThreadState) -> dict[str, str]
     """For a page that is opened at a message: `at`, where the branch that is shown holds it, else `elsewhere`."""
     if any(said.id == message_id for segment in state.segments for said in segment.messages):
         return {"at": message_id}
-    there = Message.objects.filter(thread=row, public_id=message_id, deleted_at=None).exists()
+    known = Message.objects.filter(thread=row, public_id=message_id, deleted_at=None)
+    there = access.sane_id(message_id) and known.exists()
     return {"elsewhere": message_id} if there else {}

@@ -84,4 +84,5 @@ async def test_a_message_of_another_branch_is_offered_and_one_of_nobody_is_not(c
     await db.write(branch)
     page = (await client.get(PATH + "?at=aside")).content.decode()
     assert 'form="branch-form" name="message" value="aside"' in page
-    assert "What was found" not in (await client.get(PATH + "?at=nothing")).content.decode()
+    for at in ("nothing", "%00", "%F0", "x" * 5000, "u1%0D%0A"):
+        assert "What was found" not in (await client.get(f"{PATH}?at={at}")).content.decode()
