@@ -20,8 +20,12 @@ from django.utils.text import camel_case_to_spaces
 def of_models(models: Iterable[type[Model]]) -> None:
     for model in models:
         options = model._meta
-        options.verbose_name = _looked_up(options.verbose_name)
+        if "verbose_name_plural" not in options.original_attrs and not isinstance(
+            options.verbose_name, Promise
+        ):
+            options.verbose_name_plural = f"{options.verbose_name}s"
         options.verbose_name_plural = _looked_up(options.verbose_name_plural)
+        options.verbose_name = _looked_up(options.verbose_name)
         for field in (*options.local_fields, *options.local_many_to_many):
             _name(field)
 

@@ -45,6 +45,7 @@ class UserNameField(forms.CharField):
 class ApiKeyForm(forms.ModelForm):
     scopes = forms.MultipleChoiceField(
         choices=[(scope, format_lazy("{}: {}", scope, words)) for scope, words in SCOPES.items()],
+        label=_("Scopes"),
         widget=forms.CheckboxSelectMultiple,
         initial=all_scopes,
         help_text=_("What it opens."),
