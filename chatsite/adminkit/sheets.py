@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse
 
 BEGINS_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def csv_response(name: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> StreamingHttpResponse:
+def csv_response(name: str, head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> HttpResponse:
     """The rows as a download of that (plain) name."""
-    answer = StreamingHttpResponse(_lines(head, rows), content_type="text/csv; charset=utf-8")
+    text = io.StringIO()
+    csv.writer(text).writerows([safe(value) for value in row] for row in chain([head], rows))
+    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 
@@ -28,13 +30,3 @@ def safe(value: Any) -> Any:
         return value
     text = str(value).replace("\0", "")
     return f"'{text}" if text.lstrip(" ").startswith(BEGINS_FORMULAS) else text
-
-
-def _lines(head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    for row in chain([head], rows):
-        writer.writerow([safe(value) for value in row])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()

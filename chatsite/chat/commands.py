@@ -267,12 +267,18 @@ async def perform(
         case Configure():
             return Done(await _configure(user, thread, command))
         case Stop():
-            # First, and without the database: it may be busy.
-            stopped = runner.stop_thread(thread.pk, run_id=command.run_id)
-            run = await _asked(actions.request_stop, thread=thread, run_id=command.run_id, run_pk=stopped)
-            if run is not None and not runner.stop(run.pk):
-                news.stop_run(run.pk)
-            return Done(thread, run)
+            return Done(thread, await stop(thread, command.run_id))
+
+
+async def stop(thread: Thread, run_id: str | None = None) -> Run | None:
+    """Stop the thread's run (the one of that id), wherever it is; None when there was none. The caller has asked who
+    may."""
+    # First, and without the database: it may be busy.
+    stopped = runner.stop_thread(thread.pk, run_id=run_id)
+    run = await _asked(actions.request_stop, thread=thread, run_id=run_id, run_pk=stopped)
+    if run is not None and not runner.stop(run.pk):
+        news.stop_run(run.pk)
+    return run
 
 
 async def begin_thread(

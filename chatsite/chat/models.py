@@ -158,6 +158,7 @@ class Run(models.Model):
     booked = models.BooleanField(default=False, help_text="Whether the figures of its day have it.")
 
     class Meta:
+        permissions = (("stop_run", "Can stop the runs of others"),)
         # A list of the admin is asked for the newest of one kind: each index ends in the order of the list.
         indexes = (
             models.Index(fields=["log", "finished_at"], name="chat_run_log_due"),

@@ -2,10 +2,12 @@
 
     filters       the sidebar, by questions that an index answers
     subjects      whose content a page shows, and what of it may stand in a list
-    records       threads, runs
+    records       threads
+    runs          runs; `stopping` stops one
     messages      messages, tool calls
     questions     what people were asked, what they answered, their standing answers
     transcript    a thread as its people see it, with what each turn and run came to
+    exports       a thread as a file
     eventlog      what a run said, entry by entry
     requests      what a model was sent in a turn, put together again; `requests_page` shows it
     replay        what the page showed of a run, moment by moment
@@ -16,6 +18,6 @@ Rule 3: a page costs what it shows, not what there is: no inlines (lists link to
 everything, no long columns in a list.
 """
 
-from chatsite.chat.admin import messages, questions, records
+from chatsite.chat.admin import messages, questions, records, runs
 
-__all__ = ["messages", "questions", "records"]
+__all__ = ["messages", "questions", "records", "runs"]

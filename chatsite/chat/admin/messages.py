@@ -48,6 +48,7 @@ class MessageAdmin(ReadOnlyAdmin):
     list_filter = (filters.RoleFilter, filters.FinishReasonFilter, DayFilter)
     search_fields = found_by = ("thread__public_id", "run__public_id")
     search_help_text = _("The id of their thread or run.")
+    actions = ("as_csv",)
 
     def complete(self, rows: list[Any], request: HttpRequest) -> None:
         name_threads(rows, request)
@@ -113,6 +114,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     list_filter = (filters.StateFilter, filters.ToolNameFilter, filters.ErrorCodeFilter, DayFilter)
     search_fields = found_by = ("name", "run__public_id", "run__thread__public_id")
     search_help_text = _("Tool, or the id of the run or thread.")
+    actions = ("as_csv",)
     link_lookups = frozenset({"run__thread__id__exact"})
 
     def subject_of(self, row: Any) -> Subject | None:

@@ -86,6 +86,7 @@ class ExchangeAdmin(ReadOnlyAdmin):
     search_fields = found_by = ("request_id", "public_id")
     search_help_text = _("Request id, as the answer's x-request-id has it.")
     link_lookups = frozenset({"key__id__exact"})
+    actions = ("as_csv",)
 
     @admin.display(description=_("request"))
     def short_id(self, row: Exchange) -> str:
