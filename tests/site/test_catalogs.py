@@ -2,7 +2,9 @@
 
 import gettext
 import io
+import re
 import shutil
+from collections.abc import Iterator
 
 import pytest
 from django.apps import apps
@@ -120,3 +122,26 @@ def test_what_models_and_their_fields_are_called_is_found_without_a_mark():
                     said |= {str(field.verbose_name), str(field.help_text)}
                     said |= {str(label) for value, label in field.flatchoices if value or label}
             assert said - {""} <= found, model
+
+
+def visible(source: str) -> Iterator[str]:
+    """What a template says that stands in no mark: texts, and the attributes that are read out."""
+    source = re.sub(r"{% (comment|blocktranslate)\b.*?{% end\1 %}", "", source, flags=re.DOTALL)
+    source = re.sub(r"{#.*?#}|<(script|code|pre)\b.*?</\1>", "", source, flags=re.DOTALL)
+    source = re.sub(r"{% block (bodyclass|body_attributes) %}.*?{% endblock %}", "", source)
+    yield from re.findall(r'default:"([^"]+)"', source)
+    source = re.sub(r"{%.*?%}|{{.*?}}", "", source, flags=re.DOTALL)
+    yield from re.findall(r'(?:title|alt|placeholder|aria-label)="([^"]*)"', source)
+    yield from re.sub(r"<[^>]*>|&\w+;", "\n", source).splitlines()
+
+
+NAMES = {"Threadloom", "(UTC)", "CSV", "POST"}
+
+
+def test_the_templates_say_nothing_that_is_not_marked():
+    left = {}
+    for path in (catalogs.ROOT / "templates").rglob("*.html"):
+        said = {text.strip(" ·|") for text in visible(path.read_text()) if re.search("[A-Za-z]{2}", text)}
+        if said - NAMES:
+            left[path.name] = said - NAMES
+    assert left == {}
