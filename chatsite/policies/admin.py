@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chatsite.adminkit.base import NOTHING, USERNAME
+from chatsite.audit import log
 from chatsite.phrases import money, plain
 from chatsite.policies.forms import GroupBudgetForm, GroupPolicyForm, NewUserPolicyForm, UserPolicyForm
 from chatsite.policies.models import GroupBudget, GroupPolicy, LimitFields, UserPolicy
@@ -25,6 +26,30 @@ class PolicyAdmin(admin.ModelAdmin):
     class Media:
         css = {"all": ["chat/admin.css"]}
 
+    # Each change is in the audit log, in the transaction that makes it; the admin opens one for every form.
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        self._record(request, form.instance, "changed" if change else "made")
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self._record(request, obj, "deleted")
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+    def _record(self, request: HttpRequest, row: Any, what: str) -> None:
+        now = {} if what == "deleted" else facts_of(row)
+        log.record(
+            "policy.changed",
+            actor=request.user,
+            subject=subject_of(row),
+            door="admin",
+            facts={"what": what} | now,
+        )
+
     @admin.display(description=gettext_lazy("limits"))
     def limits(self, row: LimitFields) -> str:
         return limits_in_words(row) or NOTHING
@@ -39,6 +64,26 @@ def limits_in_words(row: LimitFields) -> str:
             figure = money(limit) if name == "cost_per_month" else f"{limit:,}"
             words.append(f"{figure} {row._meta.get_field(name).verbose_name}")
     return ", ".join(words)
+
+
+def subject_of(row: Any) -> str:
+    if isinstance(row, UserPolicy):
+        return f"user {row.user}"
+    return f"group {row.group.name}" if row.group is not None else "everybody else"
+
+
+def facts_of(row: Any) -> dict[str, Any]:
+    """What holds from now on, in short."""
+    facts = {name: getattr(row, name) for name in LIMITS if getattr(row, name) is not None}
+    if isinstance(row, UserPolicy):
+        return facts | {"exempt": row.exempt}
+    budget = GroupBudget.objects.filter(policy=row).first()
+    return facts | {
+        "models": ", ".join(row.allowed_models),
+        "tools": ", ".join(f"{tool}: {rule}" for tool, rule in sorted(row.tools.items())),
+        "retention_days": row.retention_days,
+        "together": limits_in_words(budget) if budget is not None else "",
+    }
 
 
 class BudgetInline(admin.StackedInline):

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
+from chatsite.audit.models import Entry
 from chatsite.policies.models import GroupPolicy, UserPolicy
 from chatsite.policies.rules import policy_of
 
@@ -44,6 +45,28 @@ def test_a_policy_is_written_a_line_each(admin):
     listed = admin.get(reverse(LIST)).text
     assert "team" in listed
     assert "9 tokens a day" in listed
+
+
+def test_each_change_is_in_the_audit_log(admin):
+    group = Group.objects.create(name="team")
+    admin.post(reverse(ADD), FILLED | BUDGET | {"group": group.pk})
+    change = reverse("admin:policies_grouppolicy_change", args=[GroupPolicy.objects.get().pk])
+    admin.post(
+        change, FILLED | NO_BUDGET | {"group": group.pk, "tools": "", "allowed_models": "m-" * 90 + "\n" * 9}
+    )
+    admin.post(change.replace("/change/", "/delete/"), {"post": "yes"})
+    User.objects.create_user("ada")
+    admin.post(reverse("admin:policies_userpolicy_add"), {"user_name": "ada", "runs_at_once": "2"})
+    entries = list(Entry.objects.filter(action="policy.changed").order_by("number"))
+    assert [(entry.actor_name, entry.subject, entry.facts["what"]) for entry in entries] == [
+        ("root", "group team", "made"),
+        ("root", "group team", "changed"),
+        ("root", "group team", "deleted"),
+        ("root", "user ada", "made"),
+    ]
+    assert entries[0].facts["tools"] == "*: deny, send_email: ask"
+    assert (entries[1].facts["tools"], entries[0].facts["tokens_per_day"]) == ("", 9)
+    assert entries[0].facts["together"] == "40.00 money a month"
 
 
 @pytest.mark.parametrize(
