@@ -1,7 +1,12 @@
-"""Who may: the one place where a thread is looked up for a person or program.
+"""Who may: the one place where that is decided for the chat, whatever the door. Two questions, one function each:
 
-What is another's does not exist: `NotFound`, whatever the door, so that ids cannot be guessed by their answers.
-Keys are `chatsite.accounts`'; here is asked whether one opens the chat.
+    who is it?        `Credential.user`    a session's person, or that of a key with the scope `chat`; active, or nobody
+    is it theirs?     `thread_for`         all else hangs on a thread: its runs, files, questions, links, streams
+
+Doors (page, `/api/chat`, streams, files, WebSocket) make a Credential of what they are brought and ask these; an open
+stream or socket asks again (`may_still_read`). What is another's does not exist: `NotFound`, so that ids cannot be
+guessed by their answers. How much of models, tools and limits is theirs says `allowance`; the admin's pages have
+Django's permissions, the gateway `chatsite.gateway.auth`. `tests/site/test_matrix.py` asks every door by every caller.
 """
 
 from __future__ import annotations

@@ -55,7 +55,12 @@ class LoadedHookAdmin(ReadOnlyAdmin):
         }
         return TemplateResponse(request, "admin/gateway/hooks.html", context)
 
+    # There is no table behind it, so no row has pages of its own.
+
     def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        raise Http404
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         raise Http404
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
