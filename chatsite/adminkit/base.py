@@ -205,7 +205,7 @@ def link_to(text: object, address: str) -> SafeString:
 
 def as_text(text: str) -> SafeString | str:
     """Text as it is, in lines of its own."""
-    return format_html('<pre class="loom-value">{}</pre>', _shortened(text)) if text else NOTHING
+    return format_html('<pre class="loom-value" tabindex="0">{}</pre>', _shortened(text)) if text else NOTHING
 
 
 def as_json(value: Any) -> SafeString | str:

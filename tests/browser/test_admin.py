@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.chat import WEATHER, Chat, Watch
@@ -58,3 +59,63 @@ def test_somebody_who_is_no_admin_sees_none_of_it(chat: Chat, context_of, person
     page.goto("/admin/chat/thread/")
     expect(page.locator("#result_list")).to_have_count(0)
     expect(page.locator("h1")).to_have_text("Not allowed")
+
+
+def test_an_admin_opens_a_thread_with_a_reason_replays_its_run_and_reads_its_requests(
+    chat: Chat, context_of, admin: Person
+):
+    chat.ask(WEATHER).done()
+    page = context_of(admin).new_page()
+    page.goto(f"/admin/chat/thread/?q={chat.path.split('/')[2]}")
+    page.get_by_role("link", name="Read", exact=True).click()
+    expect(page.locator("body")).not_to_contain_text("light jacket")
+    page.get_by_label("Reason").fill("A complaint about the weather")
+    page.keyboard.press("Enter")
+    expect(page.locator("#log")).to_contain_text("light jacket")
+    page.get_by_label("Search in this thread").fill("jacket")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("Found in")
+    axe_is_content(page)
+
+    page.get_by_role("link", name="Replay").first.click()
+    stage = page.locator(".loom-stage")
+    expect(stage).to_contain_text(WEATHER)
+    expect(stage).not_to_contain_text("light jacket")
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator(".loom-steps")).to_contain_text("2 of")
+    page.get_by_role("button", name="Play").click()
+    expect(stage).to_contain_text("light jacket")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    axe_is_content(page)
+
+    page.get_by_role("link", name="Requests").first.click()
+    expect(page.locator("#turn-2 .loom-new").first).to_contain_text("tool-call")
+    page.locator("#turn-1 summary", has_text="The whole request").click()
+    expect(page.locator("#turn-1")).to_contain_text("get_clothing_advice")
+    axe_is_content(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_usage_page_reads_in_both_themes(
+    scheme: str, chat: Chat, context_of, server: Server, admin: Person
+):
+    chat.ask(WEATHER).done()
+    assert server.manage("upkeep").returncode == 0
+    page = context_of(admin, color_scheme=scheme).new_page()
+    page.goto("/admin/usage/day/")
+    expect(page.get_by_role("img", name="Runs a day")).to_be_visible()
+    expect(page.get_by_role("img", name="By tool")).to_contain_text("get_weather")
+    expect(page.get_by_role("table").first).to_be_attached()
+    axe_is_content(page)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="By model, as CSV").click()
+    assert download.value.suggested_filename.startswith("usage-models-")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def axe_is_content(page) -> None:
+    found = [
+        each for each in Axe().run(page).response["violations"] if each["impact"] in ("serious", "critical")
+    ]
+    assert not found, [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
