@@ -34,7 +34,7 @@ from chatsite.languages import here, speaking
 
 T = TypeVar("T")
 
-FRAME_EVERY = 0.2
+FRAME_EVERY = 0.25
 """Seconds between two steps while a run is at work: people do not read faster, and each costs a layout."""
 
 MOST_STEPS = 16

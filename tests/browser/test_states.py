@@ -98,6 +98,7 @@ def test_a_loop_is_ended_by_the_limit_and_said(chat: Chat):
     chat.ask("loop").done(40)
     expect(chat.answer.last).to_contain_text("a limit of the server stopped me")
     expect(chat.said).to_contain_text("limit for one answer")
+    expect(chat.page.get_by_role("button", name="Continue")).to_be_visible()
     chat.expect_settled()
 
 
@@ -212,3 +213,17 @@ def test_a_subagents_work_stands_in_the_card_with_its_questions_live_and_after_a
     expect(chat.page.locator("#log .run:nth-last-child(-n+2) .answered").first).to_contain_text("Approved")
     chat.done()
     chat.expect_settled()
+
+
+def test_a_stop_says_what_may_have_happened_and_each_answer_what_it_took(chat: Chat):
+    chat.ask("progress")
+    expect(chat.card("watch_sky").locator("progress")).to_be_visible()
+    chat.stop_button.click()
+    chat.done()
+    expect(chat.said).to_contain_text("Stopped by you.")
+    expect(chat.said).to_contain_text("May have happened: watch_sky.")
+    expect(chat.card("watch_sky").locator("progress")).to_have_count(0)
+    chat.ask("parallel").done()
+    expect(chat.last.locator(".facts")).to_have_text(re.compile(r"^demo · .+ m?s · [\d,]+ tokens$"))
+    chat.page.goto(f"{chat.path}settings")
+    expect(chat.page.locator(".spent tbody tr")).to_contain_text("demo")

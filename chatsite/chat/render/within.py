@@ -77,8 +77,12 @@ def _part_of(value: Any) -> tuple[float, str] | None:
         case {"done": int() | float() as done, "total": int() | float() as total} if (
             0 <= done <= total and total > 0
         ):
-            return done / total, _("{done} of {total}").format(done=f"{done:,}", total=f"{total:,}")
+            return done / total, _("{done} of {total}").format(done=_figure(done), total=_figure(total))
     return None
+
+
+def _figure(value: float) -> str:
+    return words.number(value, 0 if isinstance(value, int) else 1)
 
 
 _SAID = ("message", "text", "label", "status")
