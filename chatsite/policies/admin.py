@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chatsite.adminkit.base import NOTHING, USERNAME
+from chatsite.accounts.models import ApiKey
+from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
 from chatsite.audit import log
 from chatsite.phrases import money, plain
 from chatsite.policies.forms import GroupBudgetForm, GroupPolicyForm, NewUserPolicyForm, UserPolicyForm
-from chatsite.policies.models import GroupBudget, GroupPolicy, LimitFields, UserPolicy
+from chatsite.policies.models import GroupBudget, GroupPolicy, LimitFields, Used, UserPolicy
 from chatsite.policies.values import LIMITS
 
 SHOWN = 3
@@ -130,6 +133,29 @@ class GroupPolicyAdmin(PolicyAdmin):
 def _some(words: list[str]) -> str:
     shown, more = ", ".join(words[:SHOWN]), len(words) - SHOWN
     return _("%(shown)s and %(more)s more") % {"shown": shown, "more": more} if more > 0 else shown
+
+
+@admin.register(Used)
+class UsedAdmin(ReadOnlyAdmin):
+    """What is used of limits, by whom: people, groups as a whole, keys."""
+
+    fields = ("whose", "span", "since", "requests", "tokens", "money_used")
+    list_display = fields
+    list_filter = ("span",)
+    ordering = ("-cost", "-tokens")
+    search_fields = ("subject",)
+    search_help_text = gettext_lazy("As in user:12, group:3 or key:7.")
+
+    @admin.display(description=gettext_lazy("whose"))
+    def whose(self, row: Used) -> str:
+        kind, _colon, pk = row.subject.partition(":")
+        model = {"user": get_user_model(), "group": Group, "key": ApiKey}.get(kind)
+        named = model._default_manager.filter(pk=pk).first() if model is not None else None
+        return f"{kind} {named}" if named is not None else row.subject
+
+    @admin.display(description=gettext_lazy("money"))
+    def money_used(self, row: Used) -> str:
+        return money(row.cost)
 
 
 @admin.register(UserPolicy)

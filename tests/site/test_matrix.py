@@ -281,6 +281,7 @@ ROUTES: dict[str, list[Line]] = {
     "admin:accounts_apikey_*": [Line(admin, never=("delete",))],
     "admin:policies_grouppolicy_*": [Line(admin)],
     "admin:policies_userpolicy_*": [Line(admin)],
+    "admin:policies_used_*": READ_ONLY,
     "admin:chat_thread_*": READ_ONLY,
     "admin:chat_thread_transcript": [Line(admin)],
     "admin:chat_thread_attachment": [Line(admin)],
