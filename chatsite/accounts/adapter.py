@@ -36,6 +36,11 @@ class AccountAdapter(DefaultAccountAdapter):
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("account")
 
+    def send_password_reset_mail(self, user: Any, email: str, context: dict[str, Any]) -> None:
+        """Who signs in elsewhere gets no second way in by mail: whoever lets them go there would not know of it."""
+        if user.has_usable_password():
+            super().send_password_reset_mail(user, email, context)
+
     def is_safe_url(self, url: str) -> bool:
         """Only this very host: another name of ALLOWED_HOSTS may be another site."""
         return url_has_allowed_host_and_scheme(

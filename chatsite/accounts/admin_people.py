@@ -77,6 +77,13 @@ class PeopleAdmin(UserAdmin):
                 action, actor=request.user, subject=subject_of(user), door="admin", facts={"fields": fields}
             )
 
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        answer: HttpResponse = super().user_change_password(request, id, form_url)
+        if request.method == "POST" and answer.status_code == 302:
+            user = self.get_object(request, id)
+            log.record("password.changed", actor=request.user, subject=subject_of(user), door="admin")
+        return answer
+
     # -- actions ---------------------------------------------------------------------------------------------
 
     def _reached(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

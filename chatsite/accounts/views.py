@@ -35,6 +35,11 @@ def admin_login(request: HttpRequest) -> HttpResponseBase:
     return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
 
 
+def admin_password(request: HttpRequest) -> HttpResponseBase:
+    """One's own password is changed where that is counted, and on record."""
+    return redirect("account_change_password")
+
+
 @never_cache
 @login_required
 @require_GET
@@ -48,6 +53,7 @@ def _page(request: HttpRequest, **more: Any) -> HttpResponse:
         "profile_form": ProfileForm(instance=user),
         "key_form": OwnKeyForm(),
         "factors": factors_of(user),
+        "elsewhere": not user.has_usable_password(),
         "identity": SocialAccount.objects.filter(user=user).exists(),
         "sessions": signins.live_of(user),
         "this_session": request.session.session_key,

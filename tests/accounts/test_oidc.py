@@ -279,6 +279,19 @@ def test_a_deactivated_account_stays_out(provider, client):
     assert not signed_in(other)
 
 
+def test_who_signs_in_there_alone_gets_no_second_way_in_by_mail_and_may_make_keys(
+    provider, client, mailoutbox
+):
+    come(client)
+    page = client.get("/accounts/").text
+    assert "Your second factor is asked for where you sign in." in page
+    assert "/2fa/totp/activate/" not in page
+    assert 'value="tl-' in client.post("/accounts/keys/make/", {"label": "laptop", "scopes": ["chat"]}).text
+    answer = Client().post("/accounts/password/reset/", {"email": "grace@example.org"})
+    assert answer.headers["Location"] == "/accounts/password/reset/done/"
+    assert mailoutbox == []
+
+
 def test_who_has_a_second_factor_here_shows_it_too(provider, client):
     from tests.accounts.test_factors import ASKED
 

@@ -87,6 +87,24 @@ def test_a_link_for_a_new_password_is_shown_once_and_works(admin, person):
     assert path.split("-")[-1].strip("/") not in str(list(Entry.objects.values()))
 
 
+def test_a_password_set_in_the_admin_ends_their_sessions_and_is_on_record(admin, person):
+    ada = Client()
+    sign_in(ada)
+    form = {
+        "password1": "an even longer secret",
+        "password2": "an even longer secret",
+        "usable_password": "true",
+    }
+    assert admin.post(f"{LIST}{person.pk}/password/", form).status_code == 302
+    assert ada.get("/accounts/").status_code == 302
+    assert Entry.objects.get(action="password.changed").actor_name == "root"
+
+
+def test_the_admin_has_no_page_of_its_own_for_ones_password(admin):
+    for answer in (admin.get("/admin/password_change/"), admin.post("/admin/password_change/", {})):
+        assert answer.headers["Location"] == "/accounts/password/change/"
+
+
 def test_sessions_are_ended_from_outside(admin, person):
     ada = Client()
     sign_in(ada)
