@@ -12,11 +12,12 @@ from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth import get_user_model
 from django.contrib.auth.admin import UserAdmin
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
@@ -26,12 +27,19 @@ from django.utils.translation import ngettext
 from chatsite.accounts import invitations, links, signins
 from chatsite.accounts.auditing import subject_of
 from chatsite.accounts.models import Invitation
+from chatsite.adminkit import reading
 from chatsite.adminkit.base import ReadOnlyAdmin
 from chatsite.audit import log
+from chatsite.care import asking, erasing, holds
+from chatsite.care.exporting import export
+from chatsite.care.forms import ReasonForm
+from chatsite.care.views import archive
 
 People = get_user_model()
 OF_SUPERUSERS = ("is_staff", "is_superuser", "groups", "user_permissions")
 MOST_LINKS = 50
+LONGEST_WAIT = 5.0
+"""Seconds that an administrator waits for the erasure of one person; upkeep does the rest."""
 
 
 def shown_once(
@@ -52,13 +60,23 @@ for _model in (People, Authenticator, SocialAccount, SocialApp, SocialToken):
 
 @admin.register(People)
 class PeopleAdmin(UserAdmin):
-    actions = ("make_links", "end_sessions", "remove_factors", "deactivate")
+    actions = ("make_links", "end_sessions", "remove_factors", "deactivate", "export", "hold", "erase")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return super().has_change_permission(request, obj) and _within_reach(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return super().has_delete_permission(request, obj) and _within_reach(request, obj)
+        # People are erased (below), with a reason, a proof, and all that a cascade does not know of.
+        return False
+
+    def has_hold_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("care.add_hold"))
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("care.add_erasure"))
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        return reading.may_read(request.user)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         fields = tuple(super().get_readonly_fields(request, obj))
@@ -133,6 +151,60 @@ class PeopleAdmin(UserAdmin):
             done += 1
         words = ngettext("Deactivated %(n)d user.", "Deactivated %(n)d users.", done) % {"n": done}
         self.message_user(request, words, messages.SUCCESS)
+
+    @admin.action(description=_("Export all data of a user…"), permissions=["export"])
+    def export(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
+        """One at a time: an archive is a download."""
+        person, more = queryset.first(), queryset.count() > 1
+        if person is None or more:
+            self.message_user(request, _("Choose one user: each archive is a download."), messages.ERROR)
+            return None
+        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+        if form.is_valid():
+            pieces = export(person, actor=request.user, reason=form.cleaned_data["reason"], door="admin")
+            return archive(pieces, (request.user.pk, person.pk))
+        return asking.ask(
+            self,
+            request,
+            form,
+            title=_("Export all data of a user"),
+            explain=_("Everything that is kept of this user, as one ZIP file, with what they wrote:"),
+            button=_("Download"),
+            rows=[person],
+            hidden=[("action", "export"), (ACTION_CHECKBOX_NAME, person.pk)],
+        )
+
+    @admin.action(description=_("Hold all data of selected users…"), permissions=["hold"])
+    def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return asking.each_with_reason(
+            self,
+            request,
+            queryset,
+            action="hold",
+            title=_("Place a hold"),
+            explain=_("No rule of retention, no deletion and no erasure touches what is theirs then:"),
+            button=_("Place the hold"),
+            do=lambda user, reason: holds.place(user=user, reason=reason, actor=request.user, door="admin"),
+        )
+
+    @admin.action(description=_("Erase selected users…"), permissions=["erase"])
+    def erase(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """What takes long goes on in the background; the proof is under "Erasures"."""
+
+        def gone(user: Any, reason: str) -> None:
+            erasure = erasing.begin(user, reason=reason, actor=request.user, door="admin")
+            erasing.run(erasure, seconds=LONGEST_WAIT)
+
+        return asking.each_with_reason(
+            self,
+            request,
+            queryset,
+            action="erase",
+            title=_("Erase users"),
+            explain=_("All that is theirs goes, with the account. There is no way back:"),
+            button=_("Erase for good"),
+            do=gone,
+        )
 
 
 def _within_reach(request: HttpRequest, user: Any) -> bool:

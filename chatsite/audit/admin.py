@@ -40,8 +40,8 @@ class EntryAdmin(ReadOnlyAdmin):
     list_display_links = ("number", "action")
     ordering = ("-number",)
     list_filter = (ActionFilter, AtFilter, ActorFilter)
-    search_fields = ("actor_name", "subject")
-    search_help_text = _("Actor or subject.")
+    search_fields = found_by = ("actor_name", "subject", "subject__startswith")
+    search_help_text = _("Actor, or how the subject begins.")
 
     @admin.display(description=_("reason"))
     def short_reason(self, row: Entry) -> str:

@@ -29,23 +29,31 @@ def each_with_reason(
     explain: str,
     button: str,
     do: Callable[[Any, str], object],
+    name: Callable[[Any], str] = str,
 ) -> HttpResponse | None:
     """An action of a list: asks once, then does it to each row; what is refused is said, row by row."""
     rows = list(rows)[:MOST]
     form = ReasonForm(request.POST if "confirmed" in request.POST else None)
     if form.is_valid():
-        done = sum(_done(request, row, form.cleaned_data["reason"], do) for row in rows)
+        done = sum(_done(request, row, form.cleaned_data["reason"], do, name) for row in rows)
         messages.info(request, _("Done: %(done)s of %(all)s.") % {"done": done, "all": len(rows)})
         return None
     hidden = [("action", action), *((ACTION_CHECKBOX_NAME, row.pk) for row in rows)]
-    return ask(page, request, form, title=title, explain=explain, button=button, rows=rows, hidden=hidden)
+    names = [name(row) for row in rows]
+    return ask(page, request, form, title=title, explain=explain, button=button, rows=names, hidden=hidden)
 
 
-def _done(request: HttpRequest, row: Any, reason: str, do: Callable[[Any, str], object]) -> bool:
+def _done(
+    request: HttpRequest,
+    row: Any,
+    reason: str,
+    do: Callable[[Any, str], object],
+    name: Callable[[Any], str],
+) -> bool:
     try:
         do(row, reason)
     except Refused as refused:
-        messages.error(request, f"{row}: {refused}")
+        messages.error(request, f"{name(row)}: {refused}")
         return False
     return True
 

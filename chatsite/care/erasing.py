@@ -73,6 +73,8 @@ def _check(person: Any, actor: Any) -> None:
         raise Refused(_("Nobody may erase this user: %(reason)s") % {"reason": _in_words(found)})
     if actor is not None and actor.pk == person.pk:
         raise Refused(_("This is you. Ask another administrator."))
+    if actor is not None and person.is_superuser and not actor.is_superuser:
+        raise Refused(_("Only an administrator who may do everything erases another one."))
     others = get_user_model().objects.filter(is_superuser=True, is_active=True).exclude(pk=person.pk)
     if person.is_superuser and not others.exists():
         raise Refused(_("This is the only administrator. Make another one first."))

@@ -36,9 +36,9 @@ manifest.json         size and SHA-256 of each of these
 """
 
 
-def export(user: Any, *, actor: Any = None, door: str = "") -> Iterator[bytes]:
+def export(user: Any, *, actor: Any = None, reason: str = "", door: str = "") -> Iterator[bytes]:
     """The archive, piece by piece. That it was made is in the audit log before the first one."""
-    log.record("user.exported", actor=actor, subject=f"user {user}", door=door)
+    log.record("user.exported", actor=actor, subject=f"user {user}", reason=reason, door=door)
     return _archive(user)
 
 

@@ -35,8 +35,11 @@ def my_data(request: HttpRequest) -> HttpResponseBase:
     # Imported here: it is needed rarely, and brings zipfile along.
     from chatsite.care.exporting import export
 
-    pieces = export(request.user, actor=request.user, door="page")
-    response = StreamingHttpResponse(_told(pieces, request.user.pk), content_type="application/zip")
+    return archive(export(request.user, actor=request.user, door="page"), request.user.pk)
+
+
+def archive(pieces: Iterator[bytes], who: Any) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(_told(pieces, who), content_type="application/zip")
     name = f"threadloom-{timezone.now():%Y-%m-%d}.zip"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -10,15 +10,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext
 
 from agent.text import storable
+from chatsite.audit import log
 from chatsite.care import holds
 from chatsite.chat import store
 from chatsite.chat.actions import TITLE_LENGTH
-from chatsite.chat.models import Message, Run, RunEvent, Share, Thread, ToolCall
+from chatsite.chat.models import Message, Run, RunEvent, Share, Thread, ToolCall, Turn
 from chatsite.chat.problems import Invalid, Missing
 from chatsite.phrases import number
 
@@ -82,6 +84,21 @@ def title_line(text: str) -> str:
     return " ".join(storable(text).split()).strip("\"'`*#.:\u201c\u201d\u201e ")[:TITLE_LENGTH]
 
 
+def throw_away_for_good(*, thread: Thread, reason: str, actor: Any) -> None:
+    """As an administrator does: nobody takes it back, and `remove_deleted` removes it with the next look.
+
+    Raises Refused while somebody holds it.
+    """
+    with transaction.atomic():
+        if not holds.free(Thread.objects.filter(pk=thread.pk), "owner", "public_id").exists():
+            raise holds.Refused(gettext("Somebody holds it: lift the hold first."))
+        organize(thread=thread, deleted=True)
+        long_ago = timezone.now() - KEPT_DELETED - timedelta(seconds=1)
+        Thread.objects.filter(pk=thread.pk).update(deleted_at=long_ago)
+        subject = f"user {thread.owner}, thread {thread.public_id}"
+        log.record("thread.erased", actor=actor, subject=subject, reason=reason, door="admin")
+
+
 def remove_deleted() -> bool:
     """Remove a piece of a thread that was thrown away long ago, at last itself. False when there is none."""
     due = Thread.objects.filter(deleted_at__lt=timezone.now() - KEPT_DELETED)
@@ -90,6 +107,7 @@ def remove_deleted() -> bool:
         return False
     for rows in (
         RunEvent.objects.filter(run__thread=thread),
+        Turn.objects.filter(run__thread=thread),
         ToolCall.objects.filter(run__thread=thread),
         # The newest first: what stands behind a message would have to be told that it is gone.
         Message.objects.filter(thread=thread).order_by("-pk"),

@@ -25,7 +25,7 @@ from chatsite.audit.verifying import verify
 from chatsite.care import erasing, holds, housework
 from chatsite.care.lines import lines, staying
 from chatsite.care.models import Erasure
-from chatsite.chat import attachments
+from chatsite.chat import attachments, organizing
 from chatsite.chat.models import Attachment, Message, Share, Thread
 from chatsite.gateway.models import Exchange, ExchangeCall
 from chatsite.policies import quotas
@@ -270,3 +270,48 @@ def test_staff_without_the_permission_erases_nobody(ada):
     page = reverse("admin:care_erasure_add")
     assert client.post(page, {"user": "ada", "reason": "x"}).status_code == 403
     assert User.objects.filter(username="ada").exists()
+
+
+def act(client: Client, action: str, of: str, *chosen: int, **more: str):
+    sent = {"action": action, "_selected_action": chosen, **more}
+    return client.post(reverse(f"admin:{of}_changelist"), sent, follow=True)
+
+
+def test_people_are_erased_by_an_action_of_their_list_and_never_deleted(root, ada, bob, thread_of, held):
+    thread_of(ada)
+    held(bob)
+    both = [ada.pk, bob.pk]
+    assert "Reason" in act(root, "erase", "auth_user", *both).text
+    assert User.objects.filter(pk__in=both).count() == 2
+    shown = act(root, "erase", "auth_user", *both, confirmed="yes", reason="They left.").text
+    assert "Nobody may erase this user" in shown
+    assert [user.username for user in User.objects.filter(pk__in=both)] == ["bob"]
+    assert Erasure.objects.get().proof["document"]["reason"] == "They left."
+    answer = root.post(reverse("admin:auth_user_delete", args=[bob.pk]), {"post": "yes"})
+    assert answer.status_code == 403
+
+
+def test_a_clerk_erases_no_superuser(db, ada):
+    User.objects.create_superuser("root")
+    second = User.objects.create_superuser("second")
+    ada.is_staff = True
+    ada.save()
+    ada.user_permissions.add(
+        *Permission.objects.filter(codename__in=["view_user", "add_erasure", "add_hold"])
+    )
+    client = Client()
+    client.force_login(ada)
+    shown = act(client, "erase", "auth_user", second.pk, confirmed="yes", reason="x").text
+    assert "Only an administrator who may do everything" in shown
+    assert User.objects.filter(username="second", is_active=True).exists()
+
+
+def test_threads_are_erased_by_an_action_unless_somebody_holds_them(root, ada, thread_of, held):
+    gone, kept = thread_of(ada), thread_of(ada)
+    held(ada, kept.public_id)
+    shown = act(root, "erase", "chat_thread", gone.pk, kept.pk, confirmed="yes", reason="A mistake.").text
+    assert f"{kept.public_id[1:]}: Somebody holds it" in shown  # a page begins its messages with a capital
+    assert organizing.remove_deleted()
+    assert [thread.pk for thread in Thread.objects.all()] == [kept.pk]
+    entry = Entry.objects.get(action="thread.erased")
+    assert (entry.subject, entry.reason) == (f"user ada, thread {gone.public_id}", "A mistake.")

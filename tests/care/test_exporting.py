@@ -9,6 +9,7 @@ import tracemalloc
 import zipfile
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.test import AsyncClient, Client
 from django.urls import reverse
@@ -147,3 +148,20 @@ def test_one_archive_at_a_time(ada, monkeypatch):
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(ada)
     assert strict.post(reverse("my_data")).status_code == 403
+
+
+def test_an_administrator_takes_a_persons_data_out_with_a_reason(rich, root):
+    sent = {"action": "export", "_selected_action": rich.pk}
+    page = reverse("admin:auth_user_changelist")
+    assert "Reason" in root.post(page, sent).text
+    answer = root.post(page, {**sent, "confirmed": "yes", "reason": "She asked for it."})
+    assert answer["Content-Type"] == "application/zip"
+    entry = Entry.objects.get(action="user.exported")
+    assert (entry.actor_name, entry.subject, entry.reason) == ("root", "user ada", "She asked for it.")
+    clerk = User.objects.create_user("clerk", is_staff=True)
+    clerk.user_permissions.add(Permission.objects.get(codename="view_user"))
+    client = Client()
+    client.force_login(clerk)
+    refused = client.post(page, {**sent, "confirmed": "yes", "reason": "x"})
+    assert refused["Content-Type"] != "application/zip"
+    assert Entry.objects.filter(action="user.exported").count() == 1

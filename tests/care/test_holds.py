@@ -129,6 +129,22 @@ def test_threads_are_held_by_an_action_of_their_list(root, ada, thread_of):
     assert "There is such a hold already" in again.text
 
 
+def test_an_action_names_threads_by_their_ids_alone(root, ada, thread_of):
+    """Staff that may not read what others wrote may hold it."""
+    thread = thread_of(ada, title="A secret matter")
+    shown = root.post(
+        reverse("admin:chat_thread_changelist"), {"action": "hold", "_selected_action": thread.pk}
+    )
+    assert thread.public_id in shown.text
+    assert "A secret matter" not in shown.text
+
+
+def test_people_are_held_by_an_action_of_their_list(root, ada):
+    sent = {"action": "hold", "_selected_action": ada.pk, "confirmed": "yes", "reason": "A case."}
+    root.post(reverse("admin:auth_user_changelist"), sent)
+    assert (Hold.objects.get().user, Hold.objects.get().thread) == (ada, "")
+
+
 def test_staff_without_the_permission_places_and_lifts_none(ada, held):
     hold = held(ada)
     clerk = User.objects.create_user("clerk", is_staff=True)

@@ -27,7 +27,7 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
-from chatsite.chat import attachments, uploads
+from chatsite.chat import attachments, organizing, uploads
 from chatsite.chat.admin import exports, filters, transcript
 from chatsite.chat.admin.subjects import name_for, subject_of, transcript_url
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
@@ -51,7 +51,7 @@ class ThreadAdmin(ReadOnlyAdmin):
     )
     search_fields = found_by = ("public_id", f"owner__{USERNAME}")
     search_help_text = _("Thread id, or the owner's user name.")
-    actions = ("hold", "as_csv")
+    actions = ("hold", "erase", "as_csv")
 
     def has_hold_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("care.add_hold"))
@@ -66,8 +66,28 @@ class ThreadAdmin(ReadOnlyAdmin):
             title=gettext("Place a hold"),
             explain=gettext("No rule of retention, no deletion and no erasure touches these threads then:"),
             button=gettext("Place the hold"),
+            name=lambda thread: thread.public_id,
             do=lambda thread, reason: holds.place(
                 user=thread.owner, thread=thread.public_id, reason=reason, actor=request.user, door="admin"
+            ),
+        )
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("care.add_erasure"))
+
+    @admin.action(description=_("Erase selected threads…"), permissions=["erase"])
+    def erase(self, request: HttpRequest, queryset: QuerySet[Thread]) -> HttpResponse | None:
+        return asking.each_with_reason(
+            self,
+            request,
+            queryset.select_related("owner"),
+            action="erase",
+            title=gettext("Erase threads"),
+            explain=gettext("These threads go with all that is theirs, and nobody can take them back:"),
+            button=gettext("Erase for good"),
+            name=lambda thread: thread.public_id,
+            do=lambda thread, reason: organizing.throw_away_for_good(
+                thread=thread, reason=reason, actor=request.user
             ),
         )
 
