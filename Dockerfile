@@ -1,5 +1,5 @@
 # The same as `make run`, in a container: what is locked, nothing else, and not as root.
-FROM python:3.11-slim
+FROM python:3.11-slim-trixie
 
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /srv/threadloom
@@ -13,6 +13,9 @@ COPY chatsite chatsite
 COPY templates templates
 COPY static static
 COPY locale locale
+
+# `manage.py backup` and the snapshots before migrations need PostgreSQL's client programs, as new as the server (17).
+RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client-17 && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --system --uid 10001 --home-dir /data threadloom && install -d -o threadloom -m 700 /data
 USER threadloom

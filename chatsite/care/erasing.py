@@ -35,6 +35,9 @@ from chatsite.care.models import Erasure
 Tell = Callable[[str, int, int], None]
 """Table, rows gone, rows there were."""
 
+_places: dict[int, int] = {}
+"""Erasure -> the line it is at, of this process: to begin at the first one again costs time, and nothing else."""
+
 
 def begin(user: Any, *, reason: str, actor: Any = None, door: str = "") -> Erasure:
     """Raises Refused. One that began before goes on as it was asked for then."""
@@ -92,10 +95,11 @@ def run(erasure: Erasure, *, seconds: float | None = None, tell: Tell | None = N
     """Go on until all is gone, or for so long; whether all is gone. Raises Refused when a hold came in between."""
     until = None if seconds is None else time.monotonic() + seconds
     _prepare(erasure)
+    place = 0
     while erasure.finished_at is None:
         if until is not None and time.monotonic() > until:
             return False
-        one_step(erasure, tell)
+        place = one_step(erasure, place, tell)
     return True
 
 
@@ -104,7 +108,7 @@ def step() -> bool:
     for erasure in Erasure.objects.filter(finished_at=None).order_by("pk"):
         try:
             _prepare(erasure)
-            one_step(erasure)
+            _places[erasure.pk] = one_step(erasure, _places.get(erasure.pk, 0))
         except Refused:
             continue  # it waits for the hold's end
         return True
@@ -120,22 +124,27 @@ def _prepare(erasure: Erasure) -> None:
                 prepare(person)
 
 
-def one_step(erasure: Erasure, tell: Tell | None = None) -> None:
+def one_step(erasure: Erasure, place: int = 0, tell: Tell | None = None) -> int:
+    """Some rows of the first line from `place` on that has any; where the next step begins.
+
+    Lines before it were empty. Whether they still are is looked at in the end.
+    """
     with transaction.atomic():
         _overwrite_what_goes()
         known = Erasure.objects.select_for_update().get(pk=erasure.pk)
         if known.finished_at is not None:  # somebody else went on with it meanwhile
             erasure.finished_at, erasure.proof = known.finished_at, known.proof
-            return
+            return 0
         person = get_user_model().objects.select_for_update().filter(pk=erasure.user_id).first()
         if found := holds.on(erasure.user_id):
             raise Refused(_("Nobody may erase this user: %(reason)s") % {"reason": _in_words(found)})
-        for line in lines():
+        for place_of_line, line in enumerate(lines()[place:], place):
             if gone := line.erase_some(erasure.user_id):
                 if tell is not None:
                     tell(line.name, gone, erasure.before.get(line.name, 0))
-                return
+                return place_of_line
         _finish(erasure, person)
+    return 0
 
 
 def _overwrite_what_goes() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.db import transaction
+
 from chatsite.care.exporting import PIECE, Part, as_json
-from chatsite.care.lines import AT_ONCE, Named, Rows
+from chatsite.care.lines import Named, Rows
 from chatsite.chat import attachments, requests, store, transfer, transfer_files
-from chatsite.chat.models import Attachment, Preset, Run, Thread
+from chatsite.chat.models import Attachment, Preset, Run, Thread, Turn
 
 
 class Files(Rows):
@@ -26,10 +28,11 @@ class Turns(Rows):
     __slots__ = ()
 
     def erase_some(self, pk: Any) -> int:
-        rows = self.of(pk).order_by("-pk")[:AT_ONCE]
-        configs = set(rows.values_list("config", flat=True))
-        gone = super().erase_some(pk)
-        requests.forget(sorted(configs))
+        with transaction.atomic():
+            rows = Turn.objects.filter(pk__in=self.some(pk))
+            configs = set(rows.values_list("config", flat=True))
+            gone, _ = rows.delete()
+            requests.forget(sorted(configs))
         return gone
 
 

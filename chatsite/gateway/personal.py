@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from chatsite.care.exporting import Part, as_lines
 from chatsite.care.lines import Rows
 from chatsite.gateway.models import Exchange, ExchangeCall, Round
 
 
-class Calls(Rows):
-    """By their key, and by the exchange they ran for: a key may be gone before them."""
+class CallsOfExchanges(Rows):
+    """Those whose key is gone, by the exchange that they ran for."""
 
     __slots__ = ()
 
+    @property
+    def name(self) -> str:
+        return f"{self.model} without a key"
+
     def of(self, pk: Any) -> QuerySet[Any]:
         exchanges = Exchange.objects.filter(user=pk).values("public_id")
-        return ExchangeCall.objects.filter(Q(key__user=pk) | Q(exchange_id__in=exchanges))
+        return ExchangeCall.objects.filter(exchange_id__in=exchanges, key=None)
 
 
 LINES = (
-    Calls("gateway.ExchangeCall", "key__user"),
+    Rows("gateway.ExchangeCall", "key__user"),
+    CallsOfExchanges("gateway.ExchangeCall", ""),
     Rows("gateway.Round", "exchange__user"),
     Rows("gateway.Exchange", "user"),
 )

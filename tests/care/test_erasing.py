@@ -79,6 +79,8 @@ def both(ada, bob):
         drawers.fill(person, SKIPPED | {"auth.User_groups", "auth.User_user_permissions"})
         quotas.admit([Account(f"user:{person.pk}", Limits(runs_at_once=9))], f"run:{person.pk}", Amount(9))
         Client().force_login(person)
+        own = Exchange.objects.filter(user=person).values_list("public_id", flat=True)
+        ExchangeCall.objects.create(exchange_id=own[0], call_id="without a key", name="t")
         Day.objects.create(day=timezone.now().date(), source="chat", about="user", value=str(person.pk))
         for content in (b"the same text", f"a text of {person}".encode()):
             draft = attachments.draft_of(content, f"{content[:5]!r}.txt")

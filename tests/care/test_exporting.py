@@ -9,8 +9,10 @@ import tracemalloc
 import zipfile
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
+from django.db import connections, transaction
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
@@ -29,7 +31,8 @@ def rich(ada, bob, thread_of):
     for person in (ada, bob):
         thread = thread_of(person, title=f"Thread of {person}")
         draft = attachments.draft_of(f"a text of {person}".encode(), "../../évil name.txt")
-        row = attachments.keep(person, draft)
+        with transaction.atomic():
+            row = attachments.keep(person, draft)
         attachments.in_place(draft)
         thread.attachments.add(row)
         Preset.objects.create(owner=person, name=f"preset of {person}")
@@ -129,6 +132,7 @@ async def test_a_person_takes_their_own_data_out(rich):
     entry = await Entry.objects.aget(action="user.exported")
     assert (entry.actor_name, entry.door, entry.subject) == ("ada", "page", "user ada")
     assert not views._at_work
+    await sync_to_async(connections.close_all)()  # of the thread in which views ran
 
 
 def test_who_is_not_signed_in_is_sent_to_do_so(db):

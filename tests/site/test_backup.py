@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from chatsite.audit.models import Entry
@@ -56,7 +56,8 @@ def site(data) -> list[Attachment]:
 
 def attached(owner: User, content: bytes) -> Attachment:
     draft = attachments.draft_of(content, f"{content[:9]!r}.txt")
-    row = attachments.keep(owner, draft)
+    with transaction.atomic():
+        row = attachments.keep(owner, draft)
     attachments.in_place(draft)
     return row
 
@@ -308,7 +309,13 @@ def test_an_empty_place_becomes_the_site_and_a_site_is_kept_aside(site, tmp_path
     (aside,) = [path for path in there.glob("db.sqlite3.before-*") if path.name[-1].isdigit()]
     assert asked(aside, "SELECT username FROM auth_user") == [("eve",)]
     assert not list(there.glob(".restore*")) + list(there.glob("restore.journal"))
+    # As a restore leaves it that is killed between its two moves: the next start finishes it.
+    (there / "db.sqlite3").replace(there / ".db.sqlite3.ready")
+    moves = [[str(there / ".db.sqlite3.ready"), str(there / "db.sqlite3")]]
+    (there / "restore.journal").write_text(json.dumps(moves))
     with served(there.parent) as server:
+        assert "A restore that was interrupted is finished." in server.output
+        assert asked(there / "db.sqlite3", "SELECT username FROM auth_user") == [("ada",)]
         assert server.get("/healthz").status_code == 200
         running = manage("restore", str(tmp_path / "b.tar.gz"), "--replace", **elsewhere)
         assert "A server runs" in running.stderr
