@@ -73,29 +73,29 @@ class _Command(BaseModel):
 class Said(_Command):
     text: str
     client_id: str = ""
-    model: str = ""
-    attachments: list[str] = Field(default=[], max_length=100)
+    model: Text = ""
+    attachments: list[Text] = Field(default=[], max_length=100)
 
 
 class Send(Said):
     """`preset`: the name of the one whose choices a new thread begins with; one that is there has its own."""
 
     type: Literal["send"] = "send"
-    preset: str = ""
+    preset: Text = ""
 
 
 class Stop(_Command):
     """`run_id` names the run that is meant: a stop that comes late then stops no other."""
 
     type: Literal["stop"] = "stop"
-    run_id: str | None = None
+    run_id: Text | None = None
 
 
 class Retry(_Command):
     """`message_id`: the user message to answer anew, or an answer to have anew; without it the last one."""
 
     type: Literal["retry"] = "retry"
-    model: str = ""
+    model: Text = ""
     message_id: Text | None = None
 
 
@@ -130,8 +130,8 @@ class Continue(_Command):
     """`run_id` names the lost run that is meant; the model is that run's own unless another is named."""
 
     type: Literal["continue"] = "continue"
-    run_id: str | None = None
-    model: str = ""
+    run_id: Text | None = None
+    model: Text = ""
 
 
 Value = Annotated[dict[str, Any], AfterValidator(partial(plain, text=storable))]
@@ -172,11 +172,11 @@ class Configure(_Command):
     """What is given changes, the rest stays; `parameters` change as a whole. Of a `preset` a thread gets all."""
 
     type: Literal["configure"] = "configure"
-    model: str | None = None
+    model: Text | None = None
     system: Text | None = Field(default=None, max_length=LONGEST_SYSTEM)
     tools_off: list[Text] | None = None
     parameters: Parameters | None = None
-    preset: str | None = None
+    preset: Text | None = None
 
 
 Steer = Branch | Remove | Restore

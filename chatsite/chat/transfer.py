@@ -18,14 +18,23 @@ from typing import Annotated, Any, Literal
 
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from agent.messages import FilePart, ImagePart, Message, TextPart, ToolCallPart, ToolResultPart
 from agent.text import storable
 from agent.wire.jsontext import plain
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import attachments, choices, models, store
+from chatsite.chat import attachments, choices, models, store, transfer_facts
 from chatsite.chat.access import sane_id
 from chatsite.chat.choices import Choices
 from chatsite.chat.models import Run, Thread
@@ -105,6 +114,12 @@ class _Result(_Entry):
 
 
 _Part = Annotated[_Text | _Thinking | _Call | _Result | ImageEntry | FileEntry, Field(discriminator="type")]
+_PARTS: TypeAdapter[list[Any]] = TypeAdapter(list[_Part])
+
+
+def _readable(metadata: dict[str, Any]) -> dict[str, Any]:
+    transfer_facts.check(metadata, _PARTS)
+    return metadata
 
 
 class RunEntry(_Entry):
@@ -117,7 +132,7 @@ class RunEntry(_Entry):
     error: Text = ""
     error_code: Text = Field(default="", max_length=100)
     turns: int = Field(default=0, ge=0, lt=2**31)
-    usage: list[Values] = []
+    usage: list[Annotated[Values, AfterValidator(transfer_facts.counted)]] = []
     created_at: Moment
     finished_at: Moment | None = None
 
@@ -131,7 +146,7 @@ class MessageEntry(_Entry):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     parts: list[_Part]
     finish_reason: Literal["stop", "length", "content_filter", "tool_calls"] | None = None
-    metadata: Values = {}
+    metadata: Annotated[Values, AfterValidator(_readable)] = {}
     created_at: Moment
 
 

@@ -415,6 +415,28 @@ async def test_half_a_surrogate_pair_in_a_commands_id_leaves_the_socket_open(per
     await communicator.disconnect()
 
 
+@pytest.mark.parametrize("character", ["\ud800", "\x00"])
+async def test_a_name_that_no_database_holds_is_one_that_nothing_has(person, key, plays, settled, character):
+    plays(Turn("Hi."), Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
+    assert (await communicator.connect())[0]
+    for asked in (
+        {"type": "stop", "runId": character},
+        {"type": "continue", "runId": character},
+        {"type": "configure", "preset": character},
+        {"type": "configure", "model": character},
+        {"type": "retry", "model": character},
+        {"type": "send", "text": "Hi", "attachments": [character]},
+    ):
+        await communicator.send_to(text_data=json.dumps({**asked, "id": 1}))
+        said = json.loads(await communicator.receive_from(5))
+        assert said["id"] == 1, said
+        assert (said["type"], said.get("runId")) == ("done", None) or said["type"] == "problem", said
+    await communicator.disconnect()
+
+
 def test_a_cursor_is_ascii_whatever_a_program_calls_its_run():
     cursor = store.Cursor("run-日本:7 %", 12)
     assert str(cursor).isascii()

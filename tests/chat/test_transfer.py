@@ -96,6 +96,15 @@ def run_entry(**changes: object) -> dict[str, object]:
     return {**json.loads(a_file())["runs"][0], **changes}
 
 
+def behind(
+    id: object = "i1", parts: object = (), metadata: object = None, **changes: object
+) -> dict[str, object]:
+    """What a file says of a subagent's work, one message of it."""
+    exact = {"role": changes.get("role", "assistant"), "parts": parts, "metadata": metadata or {}}
+    wire = {"id": id, "role": "assistant", "content": "", "metadata": {"exact": exact}, **changes}
+    return {"runId": "r2", "messages": [wire]}
+
+
 def test_the_smallest_file_can_be_read():
     assert transfer.read_file(a_file()).messages[0].id == "m1"
 
@@ -129,11 +138,39 @@ def test_the_smallest_file_can_be_read():
         (a_file(runs=[run_entry(state="running")]), r"runs\[0\].state"),
         (a_file(runs=[run_entry(turns=-1)]), r"runs\[0\].turns"),
         (a_file(runs=[run_entry(usage=[7])]), r"runs\[0\].usage"),
+        (a_file(runs=[run_entry(usage=[{"inputTokens": "x"}])]), r"runs\[0\].usage\[0\]: inputTokens"),
+        (a_file(runs=[run_entry(usage=[{"outputTokens": -1}])]), "outputTokens"),
+        (a_file(runs=[run_entry(usage=[{"model": 7}])]), "model is a name"),
+        (a_file(messages=[entry(metadata={"usage": "x"})]), r"messages\[0\].metadata: usage"),
+        (a_file(messages=[entry(metadata={"usage": {"inputTokens": True}})]), "inputTokens"),
+        (a_file(messages=[entry(metadata={"durationMs": 10**30})]), "durationMs"),
+        (a_file(messages=[entry(metadata={"subagents": []})]), "subagents"),
+        (a_file(messages=[entry(metadata={"subagents": {"c1": {"messages": "x"}}})]), "subagent"),
+        (a_file(messages=[entry(metadata={"subagent": 7})]), "subagent"),
+        (a_file(messages=[entry(metadata={"subagent": {"messages": [{"role": "user"}]}})]), "subagent"),
+        (a_file(messages=[entry(metadata={"subagent": behind(id=7)})]), "subagent: its messages"),
+        (a_file(messages=[entry(metadata={"subagent": behind(role=[])})]), "subagent"),
+        (a_file(messages=[entry(metadata={"subagent": behind(parts=7)})]), "subagent"),
+        (
+            a_file(messages=[entry(metadata={"subagent": behind(parts=[{"type": "text", "text": 7}])})]),
+            "subagent",
+        ),
+        (a_file(messages=[entry(metadata={"subagent": behind(metadata={"usage": 7})})]), "usage"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_place(text, words):
     with pytest.raises(Invalid, match=words):
         transfer.read_file(text)
+
+
+async def test_a_subagents_work_that_reads_is_taken_in(person):
+    said = behind(parts=[{"type": "text", "text": "Done."}], metadata={"usage": {"inputTokens": 3}})
+    file = transfer.read_file(
+        a_file(messages=[entry(metadata={"subagent": said, "subagents": {"c1": said}})])
+    )
+    taken = await db.write(transfer.take_in, person, file)
+    kept = await db.read(taken.messages.get)
+    assert kept.metadata["subagent"] == said
 
 
 async def test_text_that_no_database_takes_is_mended(person):
