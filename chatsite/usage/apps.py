@@ -1,10 +1,11 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class UsageConfig(AppConfig):
     name = "chatsite.usage"
     label = "usage"
-    verbose_name = "Usage"
+    verbose_name = _("Usage")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -145,3 +145,8 @@ def test_the_templates_say_nothing_that_is_not_marked():
         if said - NAMES:
             left[path.name] = said - NAMES
     assert left == {}
+
+
+def test_every_marked_sentence_is_translated_and_the_catalogs_are_of_this_source():
+    """`python -m chatsite.catalogs` says what to write, and makes the rest."""
+    assert catalogs.problems() == []

@@ -26,6 +26,7 @@ from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.render import words
 from chatsite.chat.render.fragments import render_runs
+from chatsite.chat.render.told import told
 from chatsite.chat.state import Segment, ThreadState
 
 RUNS_ON_A_PAGE = 50
@@ -172,7 +173,7 @@ def _facts(segment: Segment, run: Run) -> Iterator[tuple[str, str]]:
         for name, value in (
             (_("Stop reason"), segment.run.stop_reason),
             (_("Finish reason"), run.finish_reason),
-            (_("Error"), " – ".join(filter(None, [segment.run.error_code, segment.run.error]))),
+            (_("Error"), " – ".join(filter(None, [segment.run.error_code, told(segment.run.error)]))),
             (_("Model"), run.model),
             (_("Provider"), run.provider),
             (_("Door"), run.door),
