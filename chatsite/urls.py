@@ -13,7 +13,7 @@ from chatsite.operator.views import healthz, readyz, setup
 urlpatterns = [
     # Before the admin's own: there is one login page, with its limits and second factors.
     path("admin/login/", later("chatsite.accounts.views.admin_login"), name="admin_login"),
-    path("admin/password_change/", later("chatsite.accounts.views.admin_password")),
+    path("admin/password_change/", later("chatsite.accounts.views.admin_password"), name="admin_password"),
     path("admin/", admin.site.urls),
     path("accounts/", include("chatsite.accounts.urls")),
     path("account/data", my_data, name="my_data"),

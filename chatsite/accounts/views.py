@@ -35,6 +35,7 @@ def admin_login(request: HttpRequest) -> HttpResponseBase:
     return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
 
 
+@login_required
 def admin_password(request: HttpRequest) -> HttpResponseBase:
     """One's own password is changed where that is counted, and on record."""
     return redirect("account_change_password")

@@ -266,7 +266,7 @@ ROUTES: dict[str, list[Line]] = {
     "admin:app_list": [Line(apps_of)],
     "admin:jsi18n": [Line(staff)],
     "admin:autocomplete": [Line(never)],  # no list of the admin completes anything
-    "admin:password_change": [Line(staff)],
+    "admin_password": [Line(person)],
     "admin:password_change_done": [Line(staff)],
     "admin:view_on_site": [Line(not_there)],
     "admin:to the change page": [Line(staff)],
@@ -313,7 +313,12 @@ ROUTES: dict[str, list[Line]] = {
     "admin:logout": [post(signs_out_of_admin)],
     "logout": [post(signs_out)],
 }
-SAME = {"account_login": "login", "account_logout": "logout", "admin:login": "admin_login"}
+SAME = {
+    "account_login": "login",
+    "account_logout": "logout",
+    "admin:login": "admin_login",
+    "admin:password_change": "admin_password",
+}
 """Other names of the same path."""
 GENERATED = ("changelist", "add", "history", "delete", "change")
 """What Django makes for each model of its admin: one line with a `*` stands for these, and for nothing else."""
