@@ -28,7 +28,7 @@ from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.sources import Source, Sources, sources_from_settings
-from chatsite.chat.tools import server_tools
+from chatsite.chat.tools import demo_tools, server_tools
 
 DEMO = "demo"
 NOT_OPEN = gettext_lazy("The model %(model)s is not open to you any more. Choose another, then go on.")
@@ -100,7 +100,8 @@ class Agents:
         self._sources = Sources(sources)
         self._default = default
         self._demo = demo or DemoProvider()
-        self._tools = server_tools()
+        self._for_show = demo_tools()
+        self._tools = ToolRegistry([*server_tools(), *self._for_show])
 
     async def catalog(self) -> Catalog:
         found, facts = await self._sources.find(), entries.facts()
@@ -115,12 +116,19 @@ class Agents:
         return Catalog(tuple(choices.values()), default, found.problems())
 
     def tools_with(
-        self, client_tools: Iterable[ToolSpec] = (), allowed: Allowance = EVERYTHING
+        self,
+        client_tools: Iterable[ToolSpec] = (),
+        allowed: Allowance = EVERYTHING,
+        model: str = DEMO,
     ) -> ToolRegistry:
         """The server's tools, and those that a client declared for itself. Raises InvalidRequest."""
         ours = self._tools
-        if allowed.rules_tools:
-            ours = ToolRegistry(tool for tool in ours if not allowed.denies(tool.name))
+        if allowed.rules_tools or model != DEMO:
+            ours = ToolRegistry(
+                tool
+                for tool in ours
+                if not allowed.denies(tool.name) and (model == DEMO or tool.name not in self._for_show)
+            )
         return with_client_tools(ours, client_tools)
 
     async def agent_for(
@@ -137,7 +145,7 @@ class Agents:
         return Agent(
             provider=await self._provider_of(model),
             model=model,
-            tools=choices.tools_of(self.tools_with(client_tools, allowed)),
+            tools=choices.tools_of(self.tools_with(client_tools, allowed, model)),
             system=choices.system_behind(setting("CHAT_SYSTEM_PROMPT")),
             parameters=choices.as_parameters(),
             strategy=budgets.strategy(),

@@ -54,7 +54,8 @@ class Recovered:
 
 
 def active_runs() -> list[Beat]:
-    rows = Run.objects.filter(state__in=Run.ACTIVE).values_list("pk", "owner", "beat")
+    """The oldest first: whoever waits longest is recovered first."""
+    rows = Run.objects.filter(state__in=Run.ACTIVE).order_by("pk").values_list("pk", "owner", "beat")
     return [Beat(*row) for row in rows]
 
 

@@ -74,15 +74,16 @@ async def _settings(
     person = request.person  # type: ignore[attr-defined]
     catalog, allowed = await catalog_for(person), await allowance.of(person)
     chosen = choices.kept(thread.choices)
+    model = catalog.pick(stored=form["model"] if form and "model" in form else thread.model)
     context = {
         "thread": thread,
         "notice": notice,
         "saved": "saved" in request.GET,
         "models": models_in(catalog),
-        "model": catalog.pick(stored=form["model"] if form and "model" in form else thread.model),
+        "model": model,
         "system": form.get("system", "") if form else chosen.system,
         "longest_system": choices.LONGEST_SYSTEM,
-        "tools": _tools(_off_in(form, chosen) if form else chosen.tools_off, allowed),
+        "tools": _tools(_off_in(form, chosen) if form else chosen.tools_off, allowed, model),
         "parameters": _fields(form or _written(chosen.parameters)),
         "stop": form.get("stop", "") if form else "\n".join(chosen.parameters.stop or ()),
         "name": form.get("name", "") if form else "",
@@ -165,7 +166,7 @@ def _off_in(form: QueryDict, earlier: Choices) -> list[str]:
     return [*away, *(name for name in shown if name not in ticked)]
 
 
-def _tools(off: list[str], allowed: Allowance) -> list[dict[str, Any]]:
+def _tools(off: list[str], allowed: Allowance, model: str) -> list[dict[str, Any]]:
     return [
         {
             "name": tool.name,
@@ -173,7 +174,7 @@ def _tools(off: list[str], allowed: Allowance) -> list[dict[str, Any]]:
             "on": tool.name not in off,
             "asks": allowed.asks_for(tool),
         }
-        for tool in agents().tools_with(allowed=allowed)
+        for tool in agents().tools_with(allowed=allowed, model=model)
     ]
 
 

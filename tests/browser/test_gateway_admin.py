@@ -95,7 +95,7 @@ def test_a_key_is_made_shown_once_limited_and_revoked(context_of, admin: Person,
     page.get_by_label("User name").fill(admin.name)
     page.get_by_label("Label").fill(f"of {look}")
     page.get_by_label("chat: the chat").uncheck()
-    page.get_by_label("Models").fill("fox-1\nowl-2")
+    page.get_by_role("textbox", name="Models").fill("fox-1\nowl-2")
     page.get_by_label("Requests per minute").fill("60")
     picture(page, f"{look}-key-form")
     page.get_by_role("button", name="Save", exact=True).click()

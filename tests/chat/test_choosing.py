@@ -20,7 +20,7 @@ from chatsite.chat.models import Preset, Run, Thread
 from chatsite.chat.problems import Invalid, Missing, NoPreset, UnknownModel
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.render.picker import models_in
-from chatsite.chat.tools import server_tools
+from chatsite.chat.tools import demo_tools, server_tools
 from tests.chat.conftest import recover, row_of
 from tests.chat.dying import killed_in_mid_answer
 from tests.chat.test_api import body, post
@@ -81,7 +81,7 @@ async def test_a_run_is_given_its_threads_choices_and_keeps_them(person, plays, 
     await settled()
     plain = told(provider)
     assert plain["parameters"] == {}
-    assert plain["tools"] == {tool.name for tool in server_tools()}
+    assert plain["tools"] == set(TOOLS)
 
     await configure(person, thread, **ALL)
     run = await say(person, thread, settled)
@@ -291,7 +291,7 @@ async def thread(person, plays, settled) -> Thread:
     return await now(done.thread)
 
 
-TOOLS = [tool.name for tool in server_tools()]
+TOOLS = [tool.name for tool in (*server_tools(), *demo_tools())]
 
 
 async def save(client: AsyncClient, thread: Thread, **form: Any) -> Any:

@@ -58,4 +58,7 @@ ask_colleague = subagent_tool(
     "answers in words.",
 )
 
-EXAMPLES = (get_weather, get_clothing_advice, send_email, watch_sky, ask_colleague)
+EXAMPLES = (get_weather, get_clothing_advice, send_email)
+
+FOR_SHOW = (watch_sky, ask_colleague)
+"""They show what a page can show of a tool: for the demo model alone, since no other has a use for them."""
