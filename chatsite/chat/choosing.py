@@ -1,7 +1,8 @@
 """What people choose for a thread and save for later ones. One transaction each, which the caller holds.
 
-A preset is its owner's alone, and is meant by its name. Whoever applies it gets a copy: changing or deleting it later
-changes no thread.
+A preset is its owner's alone, and is meant by its name. An administrator shares some with groups or with all: those are
+taken by their names too, and changed in the admin alone. One's own stands before a shared one of its name. Whoever
+applies it gets a copy: changing or deleting it later changes no thread.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext
 
 from agent.text import storable
@@ -43,7 +45,7 @@ def save_preset(*, owner: Any, name: str, model: str, chosen: Choices) -> Preset
 
 
 def rename_preset(*, owner: Any, name: str, new: str) -> Preset:
-    preset, new = preset_of(owner, name), _name(new)
+    preset, new = _own(owner, name), _name(new)
     if new != name and Preset.objects.filter(owner=owner, name=new).exists():
         raise Conflict(gettext("You have another preset of that name. Write another name."))
     preset.name = new
@@ -52,27 +54,46 @@ def rename_preset(*, owner: Any, name: str, new: str) -> Preset:
 
 
 def delete_preset(*, owner: Any, name: str) -> None:
-    preset_of(owner, name).delete()
+    _own(owner, name).delete()
 
 
 def make_default(*, owner: Any, name: str | None) -> None:
     """New threads on the page begin with that one from now on; None: with none."""
-    preset = None if name is None else preset_of(owner, name)
+    preset = None if name is None else _own(owner, name)
     Preset.objects.filter(owner=owner, is_default=True).update(is_default=False)
     if preset is not None:
         Preset.objects.filter(pk=preset.pk).update(is_default=True)
 
 
 def presets_of(owner: Any) -> list[Preset]:
-    return list(Preset.objects.filter(owner=owner).order_by("name"))
+    """Theirs, and behind them what is shared with them under other names."""
+    own = list(Preset.objects.filter(owner=owner).order_by("name"))
+    names = [preset.name for preset in own]
+    return [*own, *_shared_with(owner).exclude(name__in=names).order_by("name")]
 
 
 def preset_of(owner: Any, name: str) -> Preset:
-    """Raises NoPreset when the user has none of that name."""
+    """One to take. Raises NoPreset when there is none of that name for the user."""
+    name = storable(name)
+    preset = (
+        Preset.objects.filter(owner=owner, name=name).first() or _shared_with(owner).filter(name=name).first()
+    )
+    if preset is None:
+        raise NoPreset(gettext("You have no preset of that name (any more)."))
+    return preset
+
+
+def _own(owner: Any, name: str) -> Preset:
+    """One to change."""
     preset = Preset.objects.filter(owner=owner, name=storable(name)).first()
     if preset is None:
         raise NoPreset(gettext("You have no preset of that name (any more)."))
     return preset
+
+
+def _shared_with(user: Any) -> QuerySet[Preset]:
+    theirs = Q(groups=None) | Q(groups__in=user.groups.all())
+    return Preset.objects.filter(theirs, owner=None).distinct()
 
 
 def _name(name: str) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import secrets
 
 from django.conf import settings
+from django.contrib.auth.models import Group
 from django.db import models
 from django.utils import timezone
 
@@ -450,9 +451,15 @@ class Attachment(models.Model):
 
 
 class Preset(models.Model):
-    """A person's saved choices, by a name of theirs. New threads of theirs begin with the default one, if any."""
+    """A person's saved choices, by a name of theirs. New threads of theirs begin with the default one, if any.
 
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="presets")
+    Without an owner it is an administrator's, for the members of `groups`, or for everybody when there are none.
+    """
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="presets"
+    )
+    groups = models.ManyToManyField(Group, blank=True, related_name="+")
     name = models.CharField(max_length=100)
     model = models.CharField(max_length=200, blank=True, help_text="Empty: whatever is the default.")
     choices = models.JSONField(default=dict, blank=True, help_text="As a thread's.")
@@ -464,6 +471,11 @@ class Preset(models.Model):
             models.UniqueConstraint(fields=["owner", "name"], name="chat_preset_name_of_owner"),
             models.UniqueConstraint(
                 fields=["owner"], condition=models.Q(is_default=True), name="chat_one_default_preset"
+            ),
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(owner=None),
+                name="chat_one_shared_preset_a_name",
             ),
         )
 

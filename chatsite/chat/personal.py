@@ -51,6 +51,7 @@ LINES = (
     Rows("chat.Message", "thread__owner"),
     Rows("chat.Run", "thread__owner"),
     Rows("chat.Thread", "owner"),
+    Rows("chat.Preset_groups", "preset__owner"),
     Rows("chat.Preset", "owner"),
 )
 

@@ -33,7 +33,7 @@ from chatsite.care.lines import staying
 from chatsite.care.models import Erasure, Hold
 from chatsite.catalog.models import Endpoint, Model
 from chatsite.chat import attachments
-from chatsite.chat.models import Message, Run, Share, Thread
+from chatsite.chat.models import Message, Preset, Run, Share, Thread
 from chatsite.policies.models import GroupPolicy
 from tests.care import drawers
 
@@ -149,6 +149,7 @@ def fill_tables() -> None:
     Hold.objects.create(user=owner, reason="a reason")
     Erasure.objects.create(user_id="0", user_name="somebody")
     log.record("test.done")
+    Preset.objects.create(name="for everybody")
     Endpoint.objects.create(name="here", base_url="http://127.0.0.1:9/v1")
     Model.objects.create(name="small")
     GroupPolicy.objects.create(group=Group.objects.create(name="team"))

@@ -295,6 +295,7 @@ ROUTES: dict[str, list[Line]] = {
     "admin:chat_toolcall_*": READ_ONLY,
     "admin:chat_interrupt_*": READ_ONLY,
     "admin:chat_approvalrule_*": READ_ONLY,
+    "admin:chat_preset_*": [Line(admin)],
     "admin:gateway_exchange_*": READ_ONLY,
     "admin:gateway_exchange_kept": [Line(unknown)],
     "admin:gateway_round_kept": [Line(unknown)],
@@ -388,7 +389,7 @@ def _routes(resolver: URLResolver, names: str, before: str, kwargs: frozenset[st
             yield from _routes(each, space, before + str(each.pattern), own)
         else:
             pattern = str(each.pattern)
-            name = f"{names}{each.name}" if each.name else UNNAMED[pattern]
+            name = f"{names}{each.name}" if each.name else UNNAMED.get(pattern, before + pattern)
             yield Route(SAME.get(name, name), frozenset(own), before + pattern)
 
 
@@ -445,6 +446,8 @@ def path_of(route: Route, line: Line, ids: dict[str, str]) -> str:
     known |= {"content_type_id": "1", "object_id": "1", "pk": "1"}
     if route.name == "admin:to the change page":
         return f"/{route.pattern.replace('<path:object_id>', '1')}"
+    if route.name == route.pattern:
+        return f"/{route.pattern}"
     if route.name == "admin:anything else":
         return "/admin/nothing"
     if route.name in {"setup", "metrics"}:

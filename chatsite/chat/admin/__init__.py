@@ -18,6 +18,6 @@ Rule 3: a page costs what it shows, not what there is: no inlines (lists link to
 everything, no long columns in a list.
 """
 
-from chatsite.chat.admin import messages, questions, records, runs
+from chatsite.chat.admin import messages, presets, questions, records, runs
 
-__all__ = ["messages", "questions", "records", "runs"]
+__all__ = ["messages", "presets", "questions", "records", "runs"]
