@@ -273,7 +273,7 @@ ROUTES: dict[str, list[Line]] = {
     "admin:anything else": [Line(not_there)],
     "admin:auth_user_password_change": [Line(admin)],
     "admin:auth_group_*": [Line(admin)],
-    "admin:auth_user_*": [Line(admin)],
+    "admin:auth_user_*": [Line(admin, never=("delete",))],
     "admin:audit_entry_*": READ_ONLY,
     "admin:account_emailaddress_*": [Line(admin)],
     "admin:care_hold_*": [Line(admin, never=("delete",))],
