@@ -1,7 +1,9 @@
 """Who reads which language: the choice, what it changes, and that two readers of one stream each read their own."""
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import AsyncClient
+from django.utils.translation import override
 
 from chatsite.languages import language_of
 
@@ -51,3 +53,10 @@ async def test_a_language_is_chosen_by_a_form_that_a_foreign_page_cannot_send():
     assert '<html lang="de">' in page.content.decode()
     away = {"language": "en", "next": "https://evil.example/", "csrfmiddlewaretoken": token}
     assert "evil" not in (await client.post("/language", away)).headers["Location"]
+
+
+def test_a_language_that_is_written_from_right_to_left_turns_the_page():
+    with override("ar"):
+        assert '<html lang="ar" dir="rtl">' in render_to_string("404.html")
+    with override("de"):
+        assert '<html lang="de">' in render_to_string("404.html")
