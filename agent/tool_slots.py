@@ -122,12 +122,6 @@ class Slot:
             if not self.claimed:
                 done = replace(done, result=as_it_may_have_happened(done.result, self.ctx))
             done = await self._finished(done)
-        except asyncio.CancelledError:
-            if self.muted:
-                raise
-            # Nobody stopped us: the tool cancelled itself.
-            log.exception("tool %s: cancelled itself", self.call.name)
-            done = _Done(error_result(self.call.id, "internal_error", BROKEN))
         except Suspended as asked:
             self._put(asked.event(self.call.id))
             if self._nest is not None:
@@ -137,6 +131,15 @@ class Slot:
             return
         except (Aborted, MiddlewareFailed):
             return  # the run ends, and says so of every call that has no result
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if self.muted and isinstance(error, asyncio.CancelledError):
+                raise
+            # Nobody stopped us: the tool cancelled itself, or left by a way that is no error. A call without a
+            # result would keep its run from ever ending.
+            log.exception("tool %s: left without a result", self.call.name)
+            done = _Done(error_result(self.call.id, "internal_error", BROKEN))
         if not self.muted or done.result.error is None:
             self.result = result_event(
                 done.result, self.ctx, done.full, self.call.edited, done.transformed, done.beside

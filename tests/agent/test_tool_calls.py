@@ -246,6 +246,8 @@ class Secret(Exception):
         ValueError(),
         SystemExit("password"),
         asyncio.CancelledError("password"),
+        GeneratorExit("password"),
+        BaseExceptionGroup("password", [GeneratorExit()]),
     ],
     ids=repr,
 )
