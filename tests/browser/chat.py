@@ -17,11 +17,18 @@ def words_of(text: str) -> list[str]:
     return re.sub(r"[*_`]", "", text).split()
 
 
+TELL_OF_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
+    ({effectiveDirective, blockedURI, sample, documentURI}) =>
+        toldOfViolation(`${effectiveDirective} refused ${blockedURI} ${sample} on ${documentURI}`))"""
+"""In every page and frame, before its own scripts."""
+
+
 @dataclass
 class Watch:
-    """What went wrong in the pages of a test that looked well."""
+    """What went wrong in the pages of a test that looked well. No test may allow what breaks the content policy."""
 
     complaints: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
     def allow(self, pattern: str) -> None:
@@ -33,9 +40,13 @@ class Watch:
         context.on("console", self._console)
         context.on("weberror", lambda error: self.complaints.append(f"page error: {error.error}"))
         context.on("request", lambda request: self._request(request, own))
+        context.expose_binding("toldOfViolation", lambda _, told: self.violations.append(told))
+        context.add_init_script(TELL_OF_VIOLATIONS)
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        if "Content Security Policy" in message.text:  # the only word of a page that runs no script
+            self.violations.append(f"console: {message.text}")
+        elif message.type in {"error", "warning"}:
             self.complaints.append(f"console {message.type}: {message.text} ({message.location['url']})")
 
     def _request(self, request: Request, own: str) -> None:
@@ -44,6 +55,7 @@ class Watch:
             self.complaints.append(f"a request to another host: {request.url}")
 
     def check(self) -> None:
+        assert not self.violations, "\n".join(self.violations)
         left = [line for line in self.complaints if not any(re.search(each, line) for each in self.allowed)]
         assert not left, "\n".join(left)
 
