@@ -8,13 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from agent.messages import Message as MessageValue
 from agent.messages import TextPart, ToolCallPart, ToolResultPart, user_message
 from agent.providers.scripted import Turn
+from chatsite.adminkit import base
 from chatsite.adminkit.filters import distinct_values
 from chatsite.chat import commands, db, store
 from chatsite.chat.commands import Retry, Send
@@ -607,3 +610,27 @@ def test_who_answered_what_when_and_by_which_door_is_seen_and_cannot_be_changed(
         assert "<script>alert" not in shown
         assert admin.post(address, {"status": "open"}).status_code == 403
     assert "approved" in page(admin, reverse("admin:chat_interrupt_changelist"))
+
+
+# -- very many rows ------------------------------------------------------------------------------------------
+
+
+def test_a_list_counts_no_further_than_it_pages_and_says_so(admin, person, monkeypatch):
+    many_threads(person, 120)
+    monkeypatch.setattr(base, "MOST_COUNTED", 100)
+    text = page(admin, listing("run"))
+    assert "The newest 100 of more runs" in text
+    assert rows_in(page(admin, listing("run", p=2))) == 50
+    assert "of more" not in page(admin, listing("run", model="m1"))
+
+
+def test_no_address_sorts_a_list_by_what_no_index_sorts(admin, person):
+    many_threads(person, 3)
+    with CaptureQueriesContext(connection) as asked:
+        for place in range(20):
+            page(admin, listing("run", o=place))
+    orders = {
+        re.sub(r".* ORDER BY ", "", each["sql"]) for each in asked if '"chat_run"."public_id"' in each["sql"]
+    }
+    columns = {name for order in orders for name in re.findall(r'"chat_run"\."(\w+)" (?:ASC|DESC)', order)}
+    assert columns == {"created_at", "tokens", "cost", "duration_ms", "id"}
