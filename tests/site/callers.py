@@ -34,7 +34,7 @@ from chatsite.care.models import Erasure, Hold
 from chatsite.catalog.models import Endpoint, Model
 from chatsite.chat import attachments
 from chatsite.chat.models import Message, Preset, Run, Share, Thread
-from chatsite.policies.models import GroupPolicy
+from chatsite.policies.models import GroupPolicy, Used
 from tests.care import drawers
 
 PASSWORD = "a long enough secret"
@@ -150,6 +150,7 @@ def fill_tables() -> None:
     Erasure.objects.create(user_id="0", user_name="somebody")
     log.record("test.done")
     Preset.objects.create(name="for everybody")
+    Used.objects.create(subject=f"user:{owner.pk}", span="day", since="2026-11-30")
     Endpoint.objects.create(name="here", base_url="http://127.0.0.1:9/v1")
     Model.objects.create(name="small")
     GroupPolicy.objects.create(group=Group.objects.create(name="team"))
