@@ -31,7 +31,8 @@ from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
 from chatsite.chat.api_stream import CONTINUE, refused_run, stop_what_was_left, stream_of
 from chatsite.chat.api_values import DOOR, Asked, Refused, Reply, error_body, json_reply, refusal
-from chatsite.chat.commands import Answer, Continue, Done, Retry, Send
+from chatsite.chat.command_values import Answer, Continue, Retry, Send
+from chatsite.chat.commands import Done
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, Unanswerable

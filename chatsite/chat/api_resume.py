@@ -13,7 +13,7 @@ from agent.approvals import resolution_of
 from agent.messages import ToolResultPart
 from agent.wire.agui import ResumeAnswer
 from chatsite.chat import questions
-from chatsite.chat.commands import OneAnswer
+from chatsite.chat.command_values import OneAnswer
 from chatsite.chat.models import Thread, ToolCall
 from chatsite.chat.problems import Unanswerable
 

@@ -26,7 +26,7 @@ from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
 from chatsite.chat import access, commands, db, draining, eventlog, store
 from chatsite.chat.access import Credential
-from chatsite.chat.commands import CommandAdapter
+from chatsite.chat.command_values import CommandAdapter
 from chatsite.chat.problems import Invalid, KeyOutOfScope, KeyRefused, Missing, NotStored, Problem
 from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck, numbered_json

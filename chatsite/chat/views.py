@@ -46,7 +46,7 @@ from chatsite.chat.access import Credential
 from chatsite.chat.agents import DEMO, catalog_for
 from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
-from chatsite.chat.commands import Answer, Command, Continue, Edit, Forget, OneAnswer, Retry, Send, Stop
+from chatsite.chat.command_values import Answer, Command, Continue, Edit, Forget, OneAnswer, Retry, Send, Stop
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, Problem
 from chatsite.chat.render.context import Typed

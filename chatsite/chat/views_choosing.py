@@ -15,7 +15,7 @@ from chatsite.chat import allowance, choices, choosing, commands, db, spending
 from chatsite.chat.agents import agents, catalog_for
 from chatsite.chat.allowance import Allowance
 from chatsite.chat.choices import Choices, Parameters
-from chatsite.chat.commands import Configure
+from chatsite.chat.command_values import Configure
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Missing, NoPreset, Problem
 from chatsite.chat.render import words

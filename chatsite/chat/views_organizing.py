@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from agent.text import storable
 from chatsite.chat import commands, db, demothread, organizing, search, store, transfer, transfer_files
-from chatsite.chat.commands import Organize
+from chatsite.chat.command_values import Organize
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
 from chatsite.chat.render.fragments import render_transcript

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from chatsite.chat import commands
-from chatsite.chat.commands import Branch, Fork, Remove, Restore
+from chatsite.chat.command_values import Branch, Fork, Remove, Restore
 from chatsite.chat.problems import Missing, Problem
 from chatsite.chat.views import by_htmx, do_command, door, refused
 

@@ -11,7 +11,8 @@ from django.db.models import F
 
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import commands, db, runner, store
-from chatsite.chat.commands import Done, Send
+from chatsite.chat.command_values import Send
+from chatsite.chat.commands import Done
 from chatsite.chat.heartbeat import MACHINE
 from chatsite.chat.models import Run
 from tests.chat.conftest import until

@@ -20,7 +20,7 @@ from agent.providers.scripted import Turn
 from chatsite.adminkit import base
 from chatsite.adminkit.filters import distinct_values
 from chatsite.chat import commands, db, store
-from chatsite.chat.commands import Retry, Send
+from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import until
 

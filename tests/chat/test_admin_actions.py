@@ -16,7 +16,7 @@ from django.urls import reverse
 from agent.providers.scripted import Turn
 from chatsite.audit.models import Entry
 from chatsite.chat import commands, db
-from chatsite.chat.commands import Send
+from chatsite.chat.command_values import Send
 from chatsite.chat.models import Message, Run, Thread
 from tests.chat.conftest import row_of, until
 from tests.chat.test_admin import listing, logged_in, page, transcript, weather

@@ -12,7 +12,7 @@ from django.urls import reverse
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, upkeep
 from chatsite.chat.admin.replay import moments_of
-from chatsite.chat.commands import Retry, Send
+from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Message, Run, RunEvent
 from tests.chat.test_admin import logged_in, page
 

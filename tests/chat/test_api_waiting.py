@@ -8,7 +8,7 @@ import pytest
 
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db
-from chatsite.chat.commands import Send
+from chatsite.chat.command_values import Send
 from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.test_api import body, frames, post

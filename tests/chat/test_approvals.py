@@ -15,7 +15,7 @@ from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from chatsite.chat import actions, commands, db, heartbeat, store
-from chatsite.chat.commands import Answer, Forget, OneAnswer, Retry, Send
+from chatsite.chat.command_values import Answer, Forget, OneAnswer, Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Missing, Unanswerable
 from tests.chat.conftest import recover, row_of

@@ -20,6 +20,7 @@ from chatsite.asgi import application
 from chatsite.chat import (
     attaching,
     attachments,
+    command_values,
     commands,
     db,
     organizing,
@@ -27,7 +28,7 @@ from chatsite.chat import (
     transfer_files,
     upkeep,
 )
-from chatsite.chat.commands import Retry, Send
+from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Attachment, Message, Thread
 from chatsite.chat.problems import Invalid
 from tests.chat.test_api import body, post
@@ -592,7 +593,7 @@ async def test_what_no_row_knows_is_swept_away(http, key, person, folder):
 async def test_files_of_deleted_threads_take_no_room(sent, person):
     thread, _, _ = sent
     assert await db.read(attachments.used_by, person) == len(PNG) + len(PDF) + len(CODE)
-    await commands.perform(person, thread.public_id, commands.Organize(deleted=True), door="page")
+    await commands.perform(person, thread.public_id, command_values.Organize(deleted=True), door="page")
     assert await db.read(attachments.used_by, person) == 0
 
 

@@ -15,7 +15,7 @@ from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import choices, choosing, commands, db, eventlog, store, transfer
 from chatsite.chat.agents import Catalog, ModelChoice, catalog_for, use_agents
 from chatsite.chat.choices import Choices
-from chatsite.chat.commands import CommandAdapter, Fork, Retry, Send
+from chatsite.chat.command_values import CommandAdapter, Fork, Retry, Send
 from chatsite.chat.models import Preset, Run, Thread
 from chatsite.chat.problems import Invalid, Missing, NoPreset, UnknownModel
 from chatsite.chat.render.fragments import render_transcript

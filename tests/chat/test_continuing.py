@@ -18,9 +18,21 @@ from agent.messages import NOTICE, Transcript, open_calls
 from agent.providers.scripted import ScriptedProvider, Turn
 from agent.reducer import apply
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import actions, agents, commands, db, eventlog, policy, recovery, rounds, runner, store
+from chatsite.chat import (
+    actions,
+    agents,
+    command_values,
+    commands,
+    db,
+    eventlog,
+    policy,
+    recovery,
+    rounds,
+    runner,
+    store,
+)
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.commands import Continue, Retry, Send, Stop
+from chatsite.chat.command_values import Continue, Retry, Send, Stop
 from chatsite.chat.heartbeat import PROCESS, Beat
 from chatsite.chat.models import Message, Run, Thread, ToolCall
 from chatsite.chat.problems import Busy, Conflict, Missing, NothingToContinue
@@ -290,7 +302,7 @@ async def test_an_approved_call_that_had_not_begun_is_carried_out(person, plays,
     plays(Turn(calls=[("c1", "send_email", MAIL)]), Turn("Sent."))
     done, rows = await asked(person, settled)
     begun = await commands.perform(
-        person, done.thread.public_id, commands.Answer(answers=[yes(rows[0])]), door="page"
+        person, done.thread.public_id, command_values.Answer(answers=[yes(rows[0])]), door="page"
     )
     await kill(begun.run)
     call = await db.read(ToolCall.objects.get)

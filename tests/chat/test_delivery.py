@@ -22,7 +22,7 @@ from chatsite.accounts.keys import new_api_key, revoke
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
 from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, stream, thread_events
-from chatsite.chat.commands import Organize, Send
+from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from chatsite.chat.store import Cursor

@@ -9,7 +9,7 @@ import pytest
 from agent.events import Terminal
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, departure, draining, eventlog, runner, store, stream
-from chatsite.chat.commands import Retry, Send, Stop
+from chatsite.chat.command_values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run
 from chatsite.chat.problems import Restarting
 from tests.chat.conftest import row_of, until

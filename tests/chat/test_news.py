@@ -11,7 +11,7 @@ from channels_redis.core import RedisChannelLayer
 
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, eventlog, news, rounds
-from chatsite.chat.commands import Stop
+from chatsite.chat.command_values import Stop
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin
 

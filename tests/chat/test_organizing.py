@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, organizing, transfer
-from chatsite.chat.commands import Organize, Send
+from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.models import Message, Share, Thread
 from chatsite.chat.problems import Missing
 from tests.chat.conftest import row_of

@@ -13,7 +13,7 @@ from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.accounts import keys
 from chatsite.chat import actions, agents, commands, db, runner
 from chatsite.chat.agents import Agents, catalog_for, use_agents
-from chatsite.chat.commands import Continue, Send
+from chatsite.chat.command_values import Continue, Send
 from chatsite.chat.models import ApprovalRule, Run
 from chatsite.chat.problems import Unanswerable, UnknownModel
 from chatsite.policies.models import GroupPolicy

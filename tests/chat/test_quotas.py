@@ -17,7 +17,7 @@ from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
 from chatsite.chat import commands, db, unfinished
-from chatsite.chat.commands import Send, Stop
+from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.models import Run
 from chatsite.chat.problems import OverQuota
 from chatsite.chat.render import words

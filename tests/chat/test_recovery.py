@@ -12,7 +12,7 @@ from agent.events import RunError
 from agent.messages import open_calls
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, heartbeat, keeping, rounds, store, unfinished
-from chatsite.chat.commands import Retry
+from chatsite.chat.command_values import Retry
 from chatsite.chat.heartbeat import Beat, Watch
 from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import recover, row_of

@@ -18,7 +18,7 @@ from chatsite.care import lines
 from chatsite.chat import commands, db, requests
 from chatsite.chat.admin.requests import Requests, difference
 from chatsite.chat.agents import use_agents
-from chatsite.chat.commands import Edit, Retry, Send
+from chatsite.chat.command_values import Edit, Retry, Send
 from chatsite.chat.models import Message, RequestConfig, Run, Thread, Turn
 from tests.chat.test_admin import logged_in, page
 from tests.chat.test_attachments import PNG, given

@@ -13,7 +13,7 @@ from agent.messages import Transcript, Usage
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from chatsite.chat import commands, db, eventlog, store
-from chatsite.chat.commands import Retry, Send, Stop
+from chatsite.chat.command_values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Invalid, Missing, NothingToRetry, TooLong
 from tests.chat.conftest import row_of, until

@@ -26,7 +26,7 @@ from chatsite.chat import (
     stream,
 )
 from chatsite.chat.access import Credential
-from chatsite.chat.commands import Answer, Forget, Send, Stop
+from chatsite.chat.command_values import Answer, Forget, Send, Stop
 from chatsite.chat.models import ApprovalRule, Message, Run, Thread, ToolCall
 from chatsite.chat.problems import Conflict
 from tests.chat.conftest import recover, row_of, until
@@ -237,7 +237,7 @@ async def test_a_known_client_id_with_another_text_is_a_conflict_and_loses_nothi
 
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b"])
 async def test_what_no_database_stores_in_an_answer_is_mended(person, plays, settled, text):
-    from chatsite.chat.commands import OneAnswer
+    from chatsite.chat.command_values import OneAnswer
 
     plays(ASKS, Turn("Well."))
     done, rows = await asked(person, settled)

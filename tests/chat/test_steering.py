@@ -24,7 +24,7 @@ from chatsite.chat import (
     transfer,
     upkeep,
 )
-from chatsite.chat.commands import Answer, Branch, Edit, Fork, OneAnswer, Remove, Restore, Retry, Send
+from chatsite.chat.command_values import Answer, Branch, Edit, Fork, OneAnswer, Remove, Restore, Retry, Send
 from chatsite.chat.models import Message, Run, RunEvent, Thread
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, Unanswerable
 from chatsite.chat.render.fragments import FragmentWriter, render_full

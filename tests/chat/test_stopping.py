@@ -15,7 +15,7 @@ from agent.providers.scripted import Turn
 from agent.wire import anthropic, openai_chat
 from chatsite.chat import commands, db, eventlog, runner, store
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.commands import Send, Stop
+from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.models import Run, ToolCall
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin, transcript_of

@@ -9,7 +9,7 @@ import pytest
 from agent import Agent, ToolRegistry, subagent_tool
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import commands, db, eventlog, store
-from chatsite.chat.commands import Stop
+from chatsite.chat.command_values import Stop
 from chatsite.chat.models import Interrupt, Run, ToolCall
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from chatsite.chat.tools.examples import get_weather, send_email

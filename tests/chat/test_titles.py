@@ -8,7 +8,7 @@ from agent.errors import ProviderUnavailable
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import agents, commands, db, titles
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.commands import Organize, Send
+from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.models import Thread
 from tests.chat.conftest import until
 from tests.chat.test_runs import begin

@@ -8,7 +8,7 @@ import pytest
 
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, store, transfer
-from chatsite.chat.commands import Retry, Send
+from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Invalid
 from tests.chat.test_approvals import ASKS

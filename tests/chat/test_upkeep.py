@@ -15,7 +15,7 @@ from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
 from chatsite.chat import commands, db, eventlog, recorder, store, upkeep
-from chatsite.chat.commands import Retry, Send
+from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Run, RunEvent
 from chatsite.chat.store import Cursor
 from tests.agent.agui_validation import assert_valid_run
