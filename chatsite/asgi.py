@@ -42,7 +42,8 @@ files = UploadDoor(otherwise=bounded_django)
 
 async def application(scope, receive, send):
     if scope["type"] == "http":
-        ids.request_id.set(ids.of_request(dict(scope["headers"]).get(b"x-request-id", b"")))
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        ids.request_id.set(ids.of_request(given))
     match scope["type"]:
         case "websocket":
             await websocket_app(scope, receive, send)

@@ -47,9 +47,11 @@ def speak_to(headers: Mapping[str, str], *, program: bool) -> None:
 
     Header names are lower case.
     """
+    if program:
+        translation.activate(PROGRAMS)  # cheaper than asking what is spoken
+        return
     chosen = parse_cookie(headers.get("cookie", "")).get(settings.LANGUAGE_COOKIE_NAME, "")
-    accepted = headers.get("accept-language", "")
-    translation.activate(PROGRAMS if program else language_of(chosen, accepted))
+    translation.activate(language_of(chosen, headers.get("accept-language", "")))
 
 
 @contextmanager

@@ -146,8 +146,11 @@ def _flag(value: Any) -> bool:
 
 def _limit(head: Json) -> int | None:
     """What it is worth is for the endpoint to say; here it is only reckoned with."""
-    given = (head.get(name) for name in LIMITS)
-    return next((int(each) for each in given if isinstance(each, int) and 0 < each < 10**9), None)
+    for name in LIMITS:
+        given = head.get(name)
+        if isinstance(given, int) and 0 < given < 10**9:
+            return int(given)
+    return None
 
 
 def _is_plain(raw: bytes) -> bool:

@@ -26,9 +26,11 @@ from chatsite.gateway.quota import Quota
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.records import ExchangeRecord, RoundRecord
 from chatsite.gateway.rounds import Round, ms_since
+from chatsite.gateway.routes import Routes
 
 MOST_HELD = 1_000_000
 LEFT = 499
+NOTHING = Decimal(0)
 
 
 class Exchange:
@@ -48,10 +50,10 @@ class Exchange:
         self._held: list[bytes] = []
         self._size = 0
 
-    async def enter(self, names: tuple[str, ...]) -> None:
-        """Under the limits of its key, its user and their groups. `names`: under which its price may be found. Raises
-        Refused."""
-        hold = may_cost(self.body, names) if self.key.budget is not None else Decimal(0)
+    async def enter(self, routes: Routes) -> None:
+        """Under the limits of its key, its user and their groups. Raises Refused."""
+        has_budget = self.key.budget is not None
+        hold = may_cost(self.body, routes.names_of(self.body.model)) if has_budget else NOTHING
         self.place = await limits.enter(self.key, hold)
         if refused := await self.quota.begin():
             raise refused

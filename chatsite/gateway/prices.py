@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import lru_cache
 
 from agent.errors import InvalidRequest
 from agent.messages import Usage
 from agent.prices import Price, price_table
 from agent.tally import Cost
 from chatsite.catalog import entries
+from chatsite.catalog.entries import Prices
 from chatsite.gateway.bodies import Body
 
 PLACES = Decimal("0.00000001")
@@ -20,10 +20,10 @@ LONG_ANSWER = 4096
 
 def cost_of(usage: Usage, *models: str) -> Decimal | None:
     """None when no price is known for any of these names. Nothing used costs nothing, where there are prices."""
-    table = entries.prices()
-    if not table:
+    prices = entries.prices()
+    if not prices:
         return None
-    cost = _table(tuple((name, tuple(prices)) for name, prices in table.items()))
+    cost = _table(prices)
     for model in models:
         try:
             return Decimal(cost(model, usage)).quantize(PLACES)
@@ -38,11 +38,17 @@ def may_cost(body: Body, models: tuple[str, ...]) -> Decimal:
     return cost_of(usage, *models) or Decimal(0)
 
 
-@lru_cache(maxsize=4)
-def _table(prices: tuple[tuple[str, tuple[float, ...]], ...]) -> Cost:
-    return price_table(
-        {
+_last_table: tuple[Prices, Cost] | None = None
+
+
+def _table(prices: Prices) -> Cost:
+    """Made anew when the mapping is another one: a request asks several times."""
+    global _last_table
+    last = _last_table
+    if last is None or last[0] is not prices:
+        table = {
             model: Price(input=known[0], output=known[1], cached_input=known[2] if len(known) > 2 else None)
-            for model, known in prices
+            for model, known in prices.items()
         }
-    )
+        last = _last_table = prices, price_table(table)
+    return last[1]

@@ -28,7 +28,7 @@ async def relay(caller: Caller, key: KeyView, body: Body, routes: Routes) -> Non
         routes, caller.dialect, caller.headers, caller.request_id, exchange.rounds, exchange.end_round
     )
     try:
-        await exchange.enter(routes.names_of(body.model))
+        await exchange.enter(routes)
         asking = await asking_for(exchange, routes)
         if asking is None:
             await _pass(caller, asker, body, exchange)

@@ -37,10 +37,7 @@ class _Book:
     groups: dict[int, Policy]
     others: Policy
     people: dict[Any, UserPolicy]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.groups and not self.people and self.others == NO_POLICY
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +111,10 @@ def _book(now: float, generation: int) -> _Book:
 
 def _read(now: float) -> _Book:
     rows = list(GroupPolicy.objects.select_related("group", "budget"))
-    return _Book(
-        at=now,
-        groups={row.group_id: _view(row) for row in rows if row.group_id is not None},
-        others=next((_view(row) for row in rows if row.group_id is None), NO_POLICY),
-        people={row.user_id: row for row in UserPolicy.objects.all()},
-    )
+    groups = {row.group_id: _view(row) for row in rows if row.group_id is not None}
+    others = next((_view(row) for row in rows if row.group_id is None), NO_POLICY)
+    people = {row.user_id: row for row in UserPolicy.objects.all()}
+    return _Book(now, groups, others, people, not groups and not people and others == NO_POLICY)
 
 
 def _view(row: GroupPolicy) -> Policy:

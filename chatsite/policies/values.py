@@ -39,7 +39,7 @@ class Limits:
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return any(getattr(self, each.name) is not None for each in fields(self))
+        return self != NO_LIMITS
 
 
 NO_LIMITS = Limits()

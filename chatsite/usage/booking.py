@@ -14,10 +14,11 @@ def book(tally: Tally) -> None:
     """Add the sums to their rows. Always in one order: two processes that book the same days do not lock each other."""
     if not tally:
         return
-    keys = sorted(tally.sums)
+    sums = tally.sums
+    keys = sorted(sums)
     with transaction.atomic():
         Day.objects.bulk_create((_empty(key) for key in keys), ignore_conflicts=True)
-        rows = [(_held(key), tally.sums[key]) for key in keys]
+        rows = [(_held(key), sums[key]) for key in keys]
         for row, more in rows:
             _add(row, more)
         Day.objects.bulk_update([row for row, _ in rows], COLUMNS, batch_size=100)

@@ -67,30 +67,39 @@ class Sum:
 
 Key = tuple[date, str, str, str]
 """Day, source, about, value."""
+About = tuple[tuple[str, object], ...]
+ALL = ("all", "")
 
 
 class Tally:
-    """Sums by what they are about."""
+    """Sums by what they are about. What is alike in all of it is one sum until they are asked for: a request adds to
+    one number of each kind, and not to four."""
 
     def __init__(self) -> None:
-        self.sums: defaultdict[Key, Sum] = defaultdict(Sum)
+        self._alike: defaultdict[tuple[date, str, About], Sum] = defaultdict(Sum)
 
     def __bool__(self) -> bool:
-        return bool(self.sums)
+        return bool(self._alike)
 
     def add(self, use: Use, **about: object) -> None:
         """Count it once for all, and once for each of its `model`, `user` and `end` that is known."""
-        self.sums[use.day, use.source, "all", ""].add(use)
-        for name, value in about.items():
-            if value not in (None, ""):
-                self.sums[use.day, use.source, name, _fitting(str(value))].add(use)
+        self._alike[use.day, use.source, (ALL, *about.items())].add(use)
 
     def add_tool(self, use: Use, name: str) -> None:
-        self.sums[use.day, use.source, "tool", _fitting(name)].add(use)
+        self._alike[use.day, use.source, (("tool", name),)].add(use)
 
     def merge(self, other: Tally) -> None:
-        for key, amount in other.sums.items():
-            self.sums[key].merge(amount)
+        for key, amount in other._alike.items():
+            self._alike[key].merge(amount)
+
+    @property
+    def sums(self) -> dict[Key, Sum]:
+        found: defaultdict[Key, Sum] = defaultdict(Sum)
+        for (day, source, about), amount in self._alike.items():
+            for name, value in about:
+                if (name, value) == ALL or value not in (None, ""):
+                    found[day, source, name, _fitting(str(value))].merge(amount)
+        return found
 
 
 def _fitting(value: str) -> str:

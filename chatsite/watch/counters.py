@@ -30,6 +30,9 @@ class Counter:
 
     def add(self, *values: str, by: float = 1) -> None:
         with self._lock:
+            if values in self._sums:  # nearly always: then it is of the closed set, and fits
+                self._sums[values] += by
+                return
             key = _bounded(self._sums, values)
             self._sums[key] = self._sums.get(key, 0) + by
 
@@ -50,9 +53,15 @@ class Timing:
 
     def add(self, seconds: float, *values: str) -> None:
         with self._lock:
-            key = _bounded(self._counts, values)
-            self._counts.setdefault(key, [0] * (len(SECONDS) + 1))[bisect_left(SECONDS, seconds)] += 1
-            self._sums[key] = self._sums.get(key, 0.0) + seconds
+            key = values if values in self._counts else self._opened(values)
+            self._counts[key][bisect_left(SECONDS, seconds)] += 1
+            self._sums[key] += seconds
+
+    def _opened(self, values: Labels) -> Labels:
+        key = _bounded(self._counts, values)
+        self._counts.setdefault(key, [0] * (len(SECONDS) + 1))
+        self._sums.setdefault(key, 0.0)
+        return key
 
     def read(self) -> dict[Labels, tuple[list[int], float]]:
         """Label values -> (counts: one a bucket, the last for what took longer than all of them; sum of seconds)."""

@@ -21,7 +21,7 @@ ALL = {"request": request_id, "run": run_id, "thread": thread_id}
 
 def of_request(given: bytes) -> str:
     """The id that a request brought in `x-request-id`, else a new one."""
-    if SANE_ID.fullmatch(given):
+    if given and SANE_ID.fullmatch(given):
         return given.decode("ascii")
     return f"req_{secrets.token_hex(12)}"
 
