@@ -306,8 +306,9 @@ def loop(scene: Scene) -> Turn:
 
 def sky(scene: Scene) -> Turn:
     """One long call, which tells how far it is."""
-    if not scene.can(SKY) or scene.done:
-        return Turn(texts.AFTER_SKY if scene.done else texts.NO_SUCH_TOOL.format(name=SKY))
+    seen = scene.results_of(SKY)
+    if seen or not scene.can(SKY):
+        return Turn(texts.AFTER_SKY if seen else texts.NO_SUCH_TOOL.format(name=SKY))
     return _calls(scene, SKY, [{"hours": 8}], texts.BEFORE_SKY)
 
 

@@ -2,13 +2,14 @@
 
     python manage.py demothread --user NAME     and a button on the empty page, with the demo model
 
-Its last question is a real one: `send_email` waits, and an answer to it begins a run like any other.
+Its last question is a real one: `send_email` waits, and an answer to it begins a run like any other. What no rows can
+show, since it is gone with the result, is in that run: a call that tells how far it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agent.approvals import interrupt_of
 from agent.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from agent.wire.agui_messages import encode_messages
 from chatsite.chat import questions, store
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.models import Run, Thread, ToolCall
@@ -47,12 +49,24 @@ def wind_chill(t: float, v: float) -> float:
 """
 
 
+COLLEAGUE = """\
+For **Oslo**, take:
+
+- a warm coat
+- a scarf, since the wind is cold
+"""
+
+Turns = Sequence[tuple[Sequence[Part], Sequence[ToolResultPart]]]
+"""The parts of each turn, with the results behind them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run: what was asked and what came of it. `turns` are the parts of each turn, with the results behind them."""
+    """One run: what was asked and what came of it. `behind` are the turns of the subagent that its calls handed to."""
 
     asked: str
-    turns: Sequence[tuple[Sequence[Part], Sequence[ToolResultPart]]]
+    turns: Turns
+    behind: Turns = ()
     state: str = Run.State.FINISHED
     stop_reason: str = "stop"
     finish: str = "stop"
@@ -125,6 +139,24 @@ def scenes() -> tuple[Scene, ...]:
             seconds=31.1,
         ),
         Scene(
+            "Ask a colleague what to wear in Oslo.",
+            (
+                (
+                    [call("tour-c", "ask_colleague", task="What should I wear in Oslo today?")],
+                    [ToolResultPart("tour-c", COLLEAGUE, duration_ms=2_900)],
+                ),
+                ([TextPart("My colleague says: a **warm coat** and a scarf.")], []),
+            ),
+            behind=(
+                (
+                    [call("tour-d", "get_weather", city="Oslo")],
+                    [ok("tour-d", 402, city="Oslo", temperature=37, conditions="windy")],
+                ),
+                ([TextPart(COLLEAGUE)], []),
+            ),
+            seconds=3.6,
+        ),
+        Scene(
             "Tell me everything about clouds.",
             (([TextPart("Clouds are drops of water or crystals of ice, so small that they")], []),),
             stop_reason="length",
@@ -162,8 +194,16 @@ def scenes() -> tuple[Scene, ...]:
             seconds=0.4,
         ),
         Scene(
-            "Then write her again, please.",
-            (([TextPart("I can do that."), call("tour-9", "send_email", **mail)], []),),
+            "Then write her again, and show me the progress of what comes next.",
+            (
+                (
+                    [
+                        TextPart("I can do that. Answer this first, then a card says how far it is."),
+                        call("tour-9", "send_email", **mail),
+                    ],
+                    [],
+                ),
+            ),
             state=Run.State.INTERRUPTED,
             stop_reason="interrupt",
             finish="tool_calls",
@@ -214,14 +254,21 @@ def _play(thread: Thread, scene: Scene, at: datetime) -> None:
 
 
 def _messages(run: Run, scene: Scene) -> Iterator[Message]:
-    yield Message(f"{run.public_id}-0", "user", (TextPart(scene.asked),))
-    for turn, (parts, results) in enumerate(scene.turns, start=1):
-        last = turn == len(scene.turns)
-        yield Message(
-            f"{run.public_id}-{turn}", "assistant", tuple(parts), scene.finish if last else "tool_calls"
-        )
+    id = run.public_id
+    yield Message(f"{id}-0", "user", (TextPart(scene.asked),))
+    beside: dict[str, Any] = {}
+    if scene.behind:
+        said = encode_messages(tuple(_turns(f"{id}-c", scene.behind, "stop", {})), exact=True)
+        beside["subagent"] = {"runId": f"{id}-c", "messages": said}
+    yield from _turns(id, scene.turns, scene.finish, beside)
+
+
+def _turns(id: str, turns: Turns, finish: str, beside: Mapping[str, Any]) -> Iterator[Message]:
+    for turn, (parts, results) in enumerate(turns, start=1):
+        last = turn == len(turns)
+        yield Message(f"{id}-{turn}", "assistant", tuple(parts), finish if last else "tool_calls")
         if results:
-            yield Message(f"{run.public_id}-{turn}t", "tool", tuple(results))
+            yield Message(f"{id}-{turn}t", "tool", tuple(results), metadata=beside)
 
 
 def _keep_calls(run: Run, message: Message, at: datetime) -> None:

@@ -10,8 +10,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import AsyncClient
 
+from agent.providers import demo_texts
 from chatsite.chat import db, demothread, store
 from chatsite.chat.models import Run, Thread
+from chatsite.chat.tools import examples
 
 STATES = ["done", "failed", "unknown tool", "timed out", "cancelled", "waiting for you"]
 ENDS = [
@@ -40,7 +42,16 @@ async def test_the_page_shows_each_state_and_end(client):
     assert "<table" in page
 
 
-async def test_its_question_is_answered_like_any_other(client, person, settled):
+async def test_a_subagents_work_is_folded_in_its_card(client, person):
+    thread = await db.write(demothread.make, person)
+    page = (await client.get(f"/threads/{thread.public_id}/")).content.decode()
+    card = page[page.index("<b hx-ignore>ask_colleague") :]
+    answer, behind = card.index("<li>a warm coat"), card.index("What the subagent did")
+    assert answer < behind < card.index("<b hx-ignore>get_weather") < card.rindex("<li>a warm coat")
+
+
+async def test_its_question_is_answered_like_any_other(client, person, settled, monkeypatch):
+    monkeypatch.setattr(examples, "PER_HOUR", 0.01)
     thread = await db.write(demothread.make, person)
     page = (await client.get(f"/threads/{thread.public_id}/")).content.decode()
     question = re.search(r'name=q value="([^"]+)"', page)[1]
@@ -53,7 +64,7 @@ async def test_its_question_is_answered_like_any_other(client, person, settled):
 
     async def over() -> bool:
         runs = await db.read(lambda: list(thread.runs.order_by("-pk").values_list("state", flat=True)))
-        return len(runs) == 7 and runs[0] == Run.State.FINISHED
+        return len(runs) == 8 and runs[0] == Run.State.FINISHED
 
     for _ in range(100):
         if await over():
@@ -62,6 +73,8 @@ async def test_its_question_is_answered_like_any_other(client, person, settled):
     assert await over()
     state = await db.read(store.load_state, await db.read(Thread.objects.get, pk=thread.pk))
     assert state.interrupts[0].status == "approved"
+    told = [message.text for message in state.segments[-1].messages]
+    assert demo_texts.AFTER_SKY in told, "a call that tells how far it is"
 
 
 def test_a_command_makes_it_for_whoever_is_named(person):

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as lazy
 from agent.messages import FilePart, ImagePart, TextPart, ToolCallPart, ToolResultPart
 from chatsite.chat.render import words
 from chatsite.chat.render.asking import changed, form_html, mark_of, receipt_html
-from chatsite.chat.render.blocks import tidy
+from chatsite.chat.render.blocks import blocks_of, tidy
 from chatsite.chat.render.code import code_html
 from chatsite.chat.render.context import Context, Question
 from chatsite.chat.render.escaping import escape
@@ -150,9 +150,10 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
     if result is None:
         return ""
     label, full = f"<p class=lab>{_('Result')}</p>", beside.get("full")
+    shown_as = _answer if "subagent" in beside else _code
     if isinstance(full, str) and result.error is None:
         saw = _result(result, {}).removeprefix(label)
-        return f"{label}{_code(pretty(full))}{_folded(_('What the model saw'), saw)}"
+        return f"{label}{shown_as(pretty(full))}{_folded(_('What the model saw'), saw)}"
     if isinstance(result.content, str):
         texts, others = [result.content], []
     else:
@@ -167,7 +168,7 @@ def _result(result: ToolResultPart | None, beside: Mapping[str, Any]) -> str:
             f"<p class=lab>{_('Error')}</p><p class=err>{escape(said)}</p><p class=note>{escape(code)}</p>"
         )
         return f"{error}{given}"
-    shown = "".join(_code(pretty(text)) for text in texts)
+    shown = "".join(shown_as(pretty(text)) for text in texts)
     return f"{label}{shown}" + "".join(f"<p class=note>{attachment(part)}</p>" for part in others)
 
 
@@ -209,11 +210,32 @@ def pretty(text: str) -> str:
 
 def _code(text: str) -> str:
     text = tidy(text)
-    rest = len(text) - MAX_SHOWN
     looks_json = text[:1] in "{[" and len(text) < 4_000
+    shown = code_html(text[:MAX_SHOWN], "json" if looks_json else "")
+    return f"<pre{scrolls(text)}>{shown}</pre>{_behind(text)}"
+
+
+def _answer(text: str) -> str:
+    """What a subagent said, as any answer is shown; where it had to fill in a form, that is data like a tool's."""
+    text = tidy(text)
+    if _is_data(text):
+        return _code(text)
+    blocks = "".join(f"<div>{html}</div>" for html in blocks_of(text[:MAX_SHOWN]))
+    return f"<div class=md dir=auto>{blocks}</div>{_behind(text)}"
+
+
+def _is_data(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _behind(text: str) -> str:
+    """How much of it is not shown; "" where all is."""
+    rest = len(text) - MAX_SHOWN
     behind = _("and %(characters)s more") % {"characters": words.count(rest, "character")}
-    more = f"<p class=note>{behind}</p>" if rest > 0 else ""
-    return f"<pre{scrolls(text)}>{code_html(text[:MAX_SHOWN], 'json' if looks_json else '')}</pre>{more}"
+    return f"<p class=note>{behind}</p>" if rest > 0 else ""
 
 
 def scrolls(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,43 @@ def test_progress_changes_the_cards_line_alone_and_is_gone_with_the_result():
     page.apply(writer.update(over))
     assert "progress" not in page.log
     assert page.log == Page(render_transcript(over)).log
+
+
+def answered(content: str, **beside: Any) -> str:
+    """The card of a call behind which a subagent gave that answer."""
+    result = replace(tool(ToolResultPart("c1", content, duration_ms=9)), metadata={"subagent": {}, **beside})
+    return render_transcript(state_of(user_message("u1", "Ask"), bot(CALL, finish="tool_calls"), result))
+
+
+def test_a_subagents_answer_is_shown_like_any_answer():
+    html = answered("Take a **jacket**:\n\n| hour | sky |\n|---|---|\n| 9 | fog |")
+    assert "<strong>jacket</strong>" in html
+    assert "<table" in html
+    assert "**" not in html
+    cut = answered("Take a **jac", full="Take a **jacket**.")
+    assert "<strong>jacket</strong>" in cut
+    assert "Take a **jac<" in cut, "what the model saw is shown as it is"
+
+
+def test_what_a_subagent_filled_in_is_data():
+    html = answered('{"wear": "a **jacket**"}')
+    assert "**jacket**" in html
+    assert "<strong>" not in html
+    assert "<strong>jacket</strong>" in answered("[Oslo](https://example.org/): **jacket**")
+
+
+def test_a_tools_result_is_no_markdown():
+    result = tool(ToolResultPart("c1", "a **jacket**"))
+    html = render_transcript(state_of(user_message("u1", "Ask"), bot(CALL, finish="tool_calls"), result))
+    assert "a **jacket**" in html
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_answer_of_a_subagent_is_inert(text):
+    assert_inert(answered(text))
+    assert_inert(answered("cut", full=text))
+
+
+def test_what_is_too_long_of_a_subagents_answer_is_counted():
+    html = answered("word " * 10_000)
+    assert "and 10,000 characters more" in html
