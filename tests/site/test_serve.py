@@ -190,6 +190,14 @@ def test_a_database_that_is_not_there_is_a_sentence(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+def test_a_data_folder_that_takes_no_files_is_a_sentence(tmp_path):
+    (tmp_path / "static").touch()  # where a folder has to be made
+    ended = manage("serve", DATA_DIR=str(tmp_path), PORT="0")
+    assert ended.returncode != 0
+    assert ended.stderr.startswith(f"CommandError: DATA_DIR ({tmp_path}) cannot be used: ")
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("server", SERVERS)
 def test_it_ends_when_told_to_and_starts_again_where_it_was(server, tmp_path):
     made = {

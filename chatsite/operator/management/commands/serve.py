@@ -25,6 +25,9 @@ class Command(BaseCommand):
         except OperationalError as exc:
             first_line = str(exc).strip().splitlines()[0]
             raise CommandError(f"The database cannot be used: {first_line}") from None
+        except OSError as exc:
+            where = f"DATA_DIR ({settings.DATA_DIR})"
+            raise CommandError(f"{where} cannot be used: {exc}. See to its room and rights.") from None
         # Only now: it reads the manifest of the static files just collected.
         from chatsite.asgi import application
 
