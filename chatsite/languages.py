@@ -71,8 +71,15 @@ def here(job: Callable[..., T], *args: Any, **kwargs: Any) -> Callable[[], T]:
 
 
 def _spoken(language: str, job: Callable[[], T]) -> T:
-    with speaking(language):
+    if translation.get_language() == language:
         return job()
+    with translation.override(language):
+        return job()
+
+
+def settle_language() -> None:
+    """As a thread begins that works for many: asking what is spoken costs 7 us where nothing is, else 2."""
+    translation.activate(settings.LANGUAGE_CODE)
 
 
 @sync_and_async_middleware

@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from chatsite.languages import here
+from chatsite.languages import here, settle_language
 
 T = TypeVar("T")
 
 MOST_IN_ONE_COMMIT = 100
 
-_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="db-read")
-_aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="db-aside")
+_readers = ThreadPoolExecutor(4, "db-read", settle_language)
+_aside = ThreadPoolExecutor(1, "db-aside", settle_language)
 
 
 async def read(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -80,7 +80,7 @@ class _GroupWriter:
     """One thread, one transaction for all jobs that came while the last one committed."""
 
     def __init__(self) -> None:
-        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="db-write")
+        self.executor = ThreadPoolExecutor(1, "db-write", settle_language)
         self._waiting: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._lock = threading.Lock()
         self._busy = False
