@@ -124,7 +124,10 @@ class MiddlewareStack:
 
     async def on_config(self, config: TurnConfig) -> TurnConfig:
         for name, hook, ctx in self._hooks.get("on_config", ()):
-            config = await self._call(name, hook, ctx, config) or config
+            given = await self._call(name, hook, ctx, config)
+            if not isinstance(given, TurnConfig | None):
+                raise self._failed(name, TypeError(f"{given!r} is no config."))
+            config = given or config
         self.model = config.model
         return config
 
@@ -151,6 +154,8 @@ class MiddlewareStack:
     async def on_after_tool_call(self, call: ToolCall, result: ToolResultPart) -> ToolResultPart:
         for name, hook, ctx in self._hooks.get("on_after_tool_call", ()):
             replaced = await self._call(name, hook, ctx, call, result)
+            if not isinstance(replaced, ToolResultPart | None):
+                raise self._failed(name, TypeError(f"{replaced!r} is no result."))
             if replaced is not None:
                 # Only a tool says how long it ran, and an error stays an error.
                 result = replace(

@@ -646,6 +646,14 @@ async def test_a_middleware_that_raises_ends_its_run_with_an_error(hook, waits, 
     assert "Done." not in told.text
 
 
+@pytest.mark.parametrize("hook", ["on_config", "on_before_tool_call", "on_after_tool_call"])
+async def test_a_middleware_that_answers_nonsense_ends_its_run_with_an_error(hook, caplog):
+    told = await through(hooking(hook, lambda *_: 42), turns=(calls("a"), Turn("Done.")))
+    assert told.end.code == "middleware_error"
+    assert "42" in caplog.text
+    assert "Done." not in told.text
+
+
 @pytest.mark.parametrize(
     "kind",
     [
