@@ -20,8 +20,10 @@ from typing import Any
 NAT64 = ip_network("64:ff9b::/96")
 SHARED = ip_network("100.64.0.0/10")
 """Behind a provider's or an overlay network's own translation: as near as a private one."""
-METADATA = frozenset(map(ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")))
-"""Where clouds that do not use a link-local address hand out keys to whoever asks from within."""
+METADATA = frozenset(
+    map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
+)
+"""Where clouds that do not use a link-local address hand out keys, or the way to them, to whoever asks from within."""
 
 REFUSED = "is not an address that requests may go to"
 
@@ -54,7 +56,7 @@ def kind_of(address: str) -> Kind:
         return Kind.PRIVATE
     if ip.is_link_local or ip.is_multicast or ip.is_unspecified or ip.is_reserved:
         return Kind.NEVER
-    if ip.is_private:
+    if ip.is_private or (isinstance(ip, IPv6Address) and ip.is_site_local):
         return Kind.PRIVATE
     return Kind.PUBLIC if ip.is_global else Kind.NEVER
 
