@@ -109,6 +109,13 @@ class ModelAdmin(Recorded):
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("routes__endpoint")
 
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        if any(formset.has_changed() for formset in formsets):
+            routes = form.instance.routes.select_related("endpoint")
+            served = [f"{route.endpoint.name}/{route.name_there or form.instance.name}" for route in routes]
+            self._record(request, form.instance, "routed", routes=served)
+
     @admin.display(description=gettext_lazy("prices"))
     def prices(self, row: Model) -> str:
         if row.price_input is None or row.price_output is None:

@@ -1,7 +1,7 @@
 """The rows as values, and prices and facts of both origins.
 
 Rule 1: nobody waits for the database on a request's way: `current` gives what this process knows. What is older than
-        `FRESH` seconds is read again beside it.
+        `FRESH` seconds is read again beside it. Only what `is_outdated` is waited for.
 Rule 2: what is changed here is heard at once, in another process within `FRESH` seconds.
 Rule 3: where a row and the environment speak of one model, the row is right: who wrote it saw the other.
 """
@@ -128,6 +128,11 @@ def current() -> Entries:
     if time.monotonic() - _memory.at > FRESH:
         _look_beside()
     return _memory.entries
+
+
+def is_outdated() -> bool:
+    """Nothing was read yet, or a row was changed here since. Who decides by the rows waits for `fresh` then."""
+    return _memory.at == NEVER
 
 
 async def fresh() -> Entries:

@@ -50,6 +50,9 @@ class Routes:
 
     async def targets(self, model: str) -> tuple[Target, ...]:
         """Never empty. Raises Refused when nobody has that model."""
+        if entries.is_outdated() and self is _routes and not _replaced:
+            await entries.fresh()  # else the first request would find what is withdrawn
+            return await routes().targets(model)
         found = self._known.get(model)
         if found is None:
             await self._ask()

@@ -180,6 +180,12 @@ def route(model: str, *endpoints: tuple[Endpoint, str], **facts: object) -> Mode
     return row
 
 
+def withdraw(model: str) -> None:
+    row = Model.objects.get(name=model)
+    row.enabled = False
+    row.save()
+
+
 def at(standin: StandIn, name: str, *, kind: str = "openai", **more: object) -> Endpoint:
     url = standin.openai_url if kind == "openai" else standin.anthropic_url
     return Endpoint.objects.create(
@@ -260,6 +266,8 @@ async def test_a_row_counts_at_the_gateway_as_soon_as_it_is_saved(standins):
         assert answer.json()["model"] == "house"
         assert json.loads(two.exchanges[0].body)["model"] == "two-s-own"
         assert "house" in [model["id"] for model in (await http.get("/v1/models")).json()["data"]]
+        await sync_to_async(withdraw)("house")
+        assert (await http.post("/v1/chat/completions", json=body)).status_code == 404
         assert cost_of(usage_of(answer.json()), "house") == usage_of(answer.json()).input_tokens
 
         await sync_to_async(Model.objects.filter(name="house").update)(enabled=False)
@@ -300,3 +308,13 @@ def test_one_price_without_the_other_is_refused(root):
     answer = root.post(reverse("admin:catalog_model_add"), data)
     assert answer.status_code == 200
     assert "Write both prices, or none." in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_which_endpoints_serve_a_model_from_now_on_is_on_record(root):
+    endpoint = Endpoint.objects.create(name="local", base_url="https://local.example/v1")
+    data = {"name": "house", "enabled": "on", "routes-TOTAL_FORMS": "1", "routes-INITIAL_FORMS": "0",
+            "routes-0-endpoint": endpoint.pk, "routes-0-name_there": "own", "routes-0-position": "0"}  # fmt: skip
+    assert root.post(reverse("admin:catalog_model_add"), data).status_code == 302
+    entry = Entry.objects.get(action="model.routed")
+    assert (entry.subject, entry.facts) == ("model house", {"routes": ["local/own"]})
