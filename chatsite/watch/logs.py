@@ -3,8 +3,8 @@
     plain   for people: time, level, logger, what happened, and the ids it is about
     json    for machines: one object a line
 
-Nobody outside can write a line of their own into either: control characters of a message are escaped, and what
-follows a line (a trace) is indented under it.
+Nobody outside can write a line of their own into either: control characters are escaped, and what follows a line (a
+trace) is indented under it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Plain(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = _one_line(record.message)
-        about = " ".join(f"{name}={value}" for name, value in getattr(record, "ids", {}).items())
+        about = " ".join(f"{name}={_one_line(value)}" for name, value in getattr(record, "ids", {}).items())
         return super().formatMessage(record) + (f" [{about}]" if about else "")
 
     def formatException(self, ei) -> str:
@@ -65,4 +65,4 @@ def _one_line(text: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
+    return "\n".join(f"    {_one_line(line)}" for line in text.splitlines())

@@ -153,6 +153,7 @@ def test_a_file_of_the_thread_is_as_closed_as_the_thread(thread, reader, clerk, 
     open_it(reader, transcript(thread))
     assert reader.get(url).status_code == 404  # its content is not there, but the door is open
     assert opened()[-1][-1] == "attachment f1"
+    assert reader.get(reverse("admin:chat_thread_attachment", args=[2**70, "f1"])).status_code == 404
     clerk.user_permissions.remove(Permission.objects.get(codename="view_transcript"))
     assert reader.get(url).status_code == 403
 

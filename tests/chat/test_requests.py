@@ -15,6 +15,8 @@ from agent.middleware import Middleware
 from agent.providers.scripted import Turn as Plays
 from agent.wire import anthropic, openai_chat
 from chatsite.care import lines
+from chatsite.catalog import entries
+from chatsite.catalog.entries import EndpointEntry, Entries
 from chatsite.chat import commands, db, requests
 from chatsite.chat.admin.requests import Requests, difference
 from chatsite.chat.agents import use_agents
@@ -205,9 +207,14 @@ async def test_the_page_shows_what_is_new_since_the_request_before(
     thread = await talk(person, settled, "What is the weather?")
     settings.CHAT_SYSTEM_PROMPT = "Be brief."
     await commands.perform(
-        person, thread.public_id, Send(text="Hello, my key is sk-abcdefgh12345678ijkl"), door="page"
+        person,
+        thread.public_id,
+        Send(text="Hello, my key is sk-abcdefgh12345678ijkl, yours is plain-as-day"),
+        door="page",
     )
     await settled()
+    added = EndpointEntry("added", "openai", "https://added.example/v1", api_key="plain-as-day", lists=False)
+    entries.use_entries(Entries(endpoints=(added,)))
     first, *_, last = await db.read(rebuilt, thread)
     assert difference(None, first).same == 0
     runs = await db.read(lambda: list(thread.runs.order_by("pk")))
@@ -221,6 +228,7 @@ async def test_the_page_shows_what_is_new_since_the_request_before(
     text = await db.read(page, admin, reverse("admin:chat_run_requests", args=[runs[1].pk]))
     assert "Be brief." in text
     assert "sk-abcdefgh" not in text
+    assert "plain-as-day" not in text
     assert "[hidden]" in text
     plain = await db.read(page, admin, f"{address}1/")
     assert json.loads(plain) == first.body

@@ -166,6 +166,7 @@ def test_nobody_can_write_a_line_of_the_log_for_us(formatter):
     except ValueError as error:
         traced = _line(formatter, "it broke", error).splitlines()
     assert all(line.startswith("    ") for line in traced[1:])
+    assert all(line.isprintable() for line in traced)
 
 
 @pytest.mark.parametrize("formatter", [Plain(), Json()], ids=["plain", "json"])

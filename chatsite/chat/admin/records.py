@@ -151,8 +151,8 @@ class ThreadAdmin(ReadOnlyAdmin):
     def attachment_view(self, request: HttpRequest, pk: int, id: str) -> HttpResponse:
         """A file that the transcript shows, for whoever may read that."""
         self.require_view(request)
-        row = get_object_or_404(Attachment, threads=pk, public_id=id)
         thread = get_object_or_404(Thread, pk=pk)
+        row = get_object_or_404(Attachment, threads=thread, public_id=id)
         asked = reading.opening(request, subject_of(thread), f"attachment {row.public_id}", further=True)
         if asked is not None:
             return asked

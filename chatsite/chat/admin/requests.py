@@ -23,6 +23,7 @@ from agent.wire import anthropic, openai_chat
 from agent.wire.jsontext import dump
 from agent.wire.parts import load_parts
 from chatsite.adminkit.masking import HIDDEN, masked_json
+from chatsite.catalog import entries
 from chatsite.chat import attachments, store
 from chatsite.chat.attaching import with_files
 from chatsite.chat.conf import setting
@@ -78,10 +79,10 @@ class Requests:
         codec = CODECS.get(turn.path)
         if codec is None or known["body"] is None:
             body = {**known["asked"], "messages": [as_json(message) for message in messages]}
-            return Rebuilt(turn, _shown(body), (), lost, exact=None)
+            return Rebuilt(turn, without_secrets(body), (), lost, exact=None)
         body = self._body(codec, known, messages)
         exact = not lost and digest_of(dump(body).encode()) == turn.digest
-        return Rebuilt(turn, _shown(body), tuple(_headers(codec)), lost, exact)
+        return Rebuilt(turn, without_secrets(body), tuple(_headers(codec)), lost, exact)
 
     def before(self, turn: Turn) -> Turn | None:
         """The request before this one: of its run, else the last of an older run of the thread."""
@@ -163,8 +164,10 @@ def _pretty(text: str) -> str:
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 
 
-def _shown(body: dict[str, Any]) -> dict[str, Any]:
-    keys = [key for name in KEYS if len(key := setting(name)) >= 4]
+def without_secrets(body: dict[str, Any]) -> dict[str, Any]:
+    """The same without what looks like a secret, and without the keys of the endpoints."""
+    added = (entry.api_key for entry in entries.current().endpoints)
+    keys = [key for key in (*map(setting, KEYS), *added) if len(key) >= 4]
     hidden: dict[str, Any] = masked_json(body, keys)
     return hidden
 

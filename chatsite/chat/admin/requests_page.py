@@ -11,8 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from chatsite.adminkit.base import NOTHING, as_json, pretty_json
-from chatsite.adminkit.masking import masked_json
-from chatsite.chat.admin.requests import Difference, Rebuilt, Requests, difference, turns_of
+from chatsite.chat.admin.requests import Difference, Rebuilt, Requests, difference, turns_of, without_secrets
 from chatsite.chat.models import Message, Run, Turn
 from chatsite.chat.render import words
 
@@ -102,4 +101,4 @@ def _answer(row: Message | None) -> SafeString | str:
     if row is None:
         return _("There is none: the turn failed, or its message is deleted.")
     told = {"parts": row.parts, "finishReason": row.finish_reason, "metadata": row.metadata}
-    return as_json(masked_json(told))
+    return as_json(without_secrets(told))
