@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.db.models import Sum as Total
+from django.utils.translation import gettext as _
 
 from chatsite.usage.models import Day
 from chatsite.usage.tally import Sum, percentile, spread_of
@@ -98,4 +99,4 @@ def _named(lines: tuple[Line, ...]) -> Iterator[Line]:
         str(pk): user.get_username() for pk, user in get_user_model()._default_manager.in_bulk(pks).items()
     }
     for line in lines:
-        yield Line(names.get(line.name, f"(gone) {line.name}"), line.sum)
+        yield Line(names.get(line.name, _("(gone) %(key)s") % {"key": line.name}), line.sum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 
@@ -37,6 +38,15 @@ async def test_json_in_another_coding_than_utf8_is_400(http, standin, path, codi
     answer = await http.post(path, content=json.dumps(asking()).encode(coding))
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith("The body is no JSON")
+    assert standin.exchanges == []
+
+
+@each_path
+async def test_a_compressed_body_is_not_opened(http, standin, path):
+    serve(openai_at(standin), anthropic_at(standin))
+    packed = gzip.compress(json.dumps(asking()).encode())
+    answer = await http.post(path, content=packed, headers={"content-encoding": "gzip"})
+    assert answer.status_code == 400
     assert standin.exchanges == []
 
 

@@ -14,8 +14,6 @@ from django.core import checks
 from chatsite.operator import prepare
 from chatsite.operator.doctor.findings import Finding, look, ok, wrong
 
-OURS_TO_READ = ("SECRET_KEY", "db.sqlite3", "secret_key")
-
 
 def configuration() -> Iterator[Finding]:
     """Django's checks; those for a site in public where others can reach it."""
