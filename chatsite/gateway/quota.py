@@ -4,6 +4,7 @@
     refused = await quota.again()     before every further round: books what the last ones used
     quota.end()                       behind the last one; in a thread, since nobody waits for it
 
+What a request holds is renewed while it goes on, so a process that was killed holds nobody's place for long.
 A request of somebody whom nothing limits asks for their policy, which is known, and does no more. Where the database
 cannot be asked nobody passes whom something limits.
 """
@@ -15,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TypeVar
@@ -41,6 +43,9 @@ MOST_ASKED = 50_000
 AN_ANSWER = 1000
 PAUSES = (1.0, 4.0, 15.0, 60.0)
 """Seconds between tries to book what a request used, while the database is away."""
+LEASE = timedelta(minutes=10)
+"""How long a request is taken to be under way when its process says no more of it; longer than a database is away."""
+RENEW = 60.0
 WORTH_WAITING = 60
 """Seconds after which an SDK may try again by itself."""
 
@@ -57,13 +62,16 @@ class Quota:
         self._rounds = rounds
         self._booked = Amount()
         self._begun = False
+        self._asked: asyncio.Future[Over | None] | None = None
 
     async def begin(self) -> Refused | None:
         accounts = await self._accounts()
         if not accounts:
             return None
-        over = await self._ask(partial(quotas.admit, accounts, self._holder, self._need()))
+        over = await self._ask(partial(quotas.admit, accounts, self._holder, self._need(), LEASE))
         self._begun = over is None
+        if self._begun:
+            _live.hold(self._holder)
         return None if over is None else refusal(over)
 
     async def again(self) -> Refused | None:
@@ -73,19 +81,22 @@ class Quota:
         self._begun = True
         total = self._used()
         new = Amount(total.tokens - self._booked.tokens, total.cost - self._booked.cost)
-        over = await self._ask(partial(quotas.go_on, accounts, self._holder, new, self._need()))
+        over = await self._ask(partial(quotas.go_on, accounts, self._holder, new, self._need(), LEASE))
         self._booked = total
         return None if over is None else refusal(over)
 
     def end(self) -> None:
+        if self._asked is not None and not self._asked.done():
+            return  # what is being asked for would be booked again behind the end: its answer ends it
+        _live.release(self._holder)
         if self._begun:
             _booking.submit(_book, self._holder, self._used())
 
     async def _accounts(self) -> tuple[Account, ...]:
         return quotas.accounts_of(self._user, await allowance.policy_of(self._user))
 
-    async def _ask(self, job: Callable[[], T]) -> T:
-        asked = asyncio.get_running_loop().run_in_executor(_asking, _committed, job)
+    async def _ask(self, job: Callable[[], Over | None]) -> Over | None:
+        asked = self._asked = asyncio.get_running_loop().run_in_executor(_asking, _committed, job)
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -107,6 +118,36 @@ class Quota:
         usage = sum((each.usage for each in self._rounds), Usage())
         costs = [cost_of(each.usage, each.model, self._body.model) or Decimal(0) for each in self._rounds]
         return Amount(usage.total_tokens, sum(costs, Decimal(0)), usage.output_tokens)
+
+
+class _Live:
+    """Who is under way in this process. What they hold is renewed, all at once, for as long as there are any."""
+
+    def __init__(self) -> None:
+        self._holders: set[str] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    def hold(self, holder: str) -> None:
+        self._holders.add(holder)
+        loop, task = asyncio.get_running_loop(), self._renewing
+        if task is None or task.done() or task.get_loop() is not loop:
+            self._renewing = loop.create_task(self._renew())
+
+    def release(self, holder: str) -> None:
+        self._holders.discard(holder)
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._holders:
+            await asyncio.sleep(RENEW)
+            job = partial(quotas.renew, tuple(self._holders), LEASE)
+            try:
+                await loop.run_in_executor(_asking, _committed, job)
+            except DatabaseError as error:
+                log.warning("what is under way could not be renewed yet: %s", error)
+
+
+_live = _Live()
 
 
 def refusal(over: Over) -> Refused:

@@ -31,7 +31,7 @@ from chatsite.policies.windows import DAY, MINUTE, MONTH, SPANS, next_of, window
 
 KEY = "key:"
 HELD_FOR = timedelta(hours=6)
-"""A holder that says nothing for so long is gone."""
+"""A holder that says nothing for so long is gone. Whose end nobody else would write holds for less, and renews it."""
 SOON = 10
 """Seconds until something that is under way may be done."""
 ASK_AN_ADMIN = 3600
@@ -106,7 +106,7 @@ def account_of_key(key: KeyView) -> Account | None:
     return Account(f"{KEY}{key.pk}", limits) if limits else None
 
 
-def admit(accounts: Sequence[Account], holder: str, need: Amount) -> Over | None:
+def admit(accounts: Sequence[Account], holder: str, need: Amount, lasts: timedelta = HELD_FOR) -> Over | None:
     """Count a request and hold what it needs first. When it is over a limit nothing is counted."""
     now = timezone.now()
     Reservation.objects.filter(subject__in=_subjects(accounts), until__lte=now).delete()
@@ -120,14 +120,20 @@ def admit(accounts: Sequence[Account], holder: str, need: Amount) -> Over | None
                 holder=holder,
                 tokens=need.tokens,
                 cost=need.cost,
-                until=now + HELD_FOR,
+                until=now + lasts,
             )
             for account in accounts
         )
     return over
 
 
-def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount | None) -> Over | None:
+def go_on(
+    accounts: Sequence[Account],
+    holder: str,
+    used: Amount,
+    need: Amount | None,
+    lasts: timedelta = HELD_FOR,
+) -> Over | None:
     """Book what a turn used, and hold what the next needs; nothing is held behind a no."""
     now = timezone.now()
     counted = _count(accounts, now, tokens=used.tokens, cost=used.cost)
@@ -137,14 +143,14 @@ def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount |
             "booked_tokens": F("booked_tokens") + used.tokens,
             "booked_cost": F("booked_cost") + used.cost,
         }
-        if not mine.update(tokens=0, cost=0, until=now + HELD_FOR, **booked):
+        if not mine.update(tokens=0, cost=0, until=now + lasts, **booked):
             # A limit that is new since it began, or a run that goes on with a lost one.
             Reservation.objects.create(
                 subject=account.subject,
                 holder=holder,
                 booked_tokens=used.tokens,
                 booked_cost=used.cost,
-                until=now + HELD_FOR,
+                until=now + lasts,
             )
     if need is None:
         return None
@@ -153,6 +159,11 @@ def go_on(accounts: Sequence[Account], holder: str, used: Amount, need: Amount |
         mine = Reservation.objects.filter(holder=holder, subject__in=_subjects(accounts))
         mine.update(tokens=need.tokens, cost=need.cost)
     return over
+
+
+def renew(holders: Iterable[str], lasts: timedelta) -> None:
+    """They are still under way."""
+    Reservation.objects.filter(holder__in=list(holders)).update(until=timezone.now() + lasts)
 
 
 def settle(holder: str, total: Amount) -> None:

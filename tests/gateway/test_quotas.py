@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
 from django.db.models import Sum
+from django.utils import timezone
 
+from agent.messages import Usage
 from agent.wire.jsontext import dump
 from chatsite.accounts.keys import new_api_key, view_of
 from chatsite.accounts.models import ApiKey
 from chatsite.gateway import quota
 from chatsite.gateway.bodies import read_body
 from chatsite.gateway.quota import Quota
+from chatsite.gateway.records import RoundRecord
 from chatsite.policies import quotas, rules
 from chatsite.policies.models import GroupBudget, GroupPolicy, Reservation, Used
 from tests.gateway.conftest import off_loop
@@ -40,6 +44,14 @@ async def used(subject: str = "user:") -> tuple[int, int]:
     sums = await off_loop(lambda: rows.aggregate(requests=Sum("requests"), tokens=Sum("tokens")))
     assert not await off_loop(Reservation.objects.exists)
     return sums["requests"] or 0, sums["tokens"] or 0
+
+
+def eventually(condition) -> None:
+    """`until`, for what is asked of the database."""
+    ends = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
 
 
 def message_of(answer) -> str:
@@ -149,6 +161,46 @@ async def test_a_caller_that_leaves_while_it_is_asked_for_holds_nothing(key_row,
     await off_loop(lambda: quota._asking.submit(lambda: None).result(10))
     await asyncio.sleep(0)  # the callback of what was asked is run by the loop
     assert await used() == (1, 0)
+
+
+async def test_a_caller_that_leaves_between_two_rounds_is_charged_once(key_row):
+    await everybody_may(tokens_per_day=1000)
+    rounds = [RoundRecord(endpoint="a", usage=Usage(20, 10))]
+    one = Quota(view_of(key_row), "x", BODY, rounds)
+    assert await one.begin() is None
+    assert await one.again() is None
+    rounds.append(RoundRecord(endpoint="a", usage=Usage(5, 2)))
+    free = threading.Event()
+    for _ in range(quota._asking._max_workers):
+        quota._asking.submit(free.wait, 10)  # so that the answer comes behind the end
+    asking_for = asyncio.ensure_future(one.again())
+    before = one._asked
+    await until(lambda: one._asked is not before)
+    asking_for.cancel()
+    await asyncio.wait([asking_for])
+    one.end()
+    await off_loop(quota.settled)
+    free.set()
+    await until(one._asked.done)
+    await asyncio.sleep(0)  # the callback of what was asked is run by the loop
+    assert await used() == (1, 37)
+
+
+async def test_a_process_that_was_killed_holds_nobodys_place_for_long(key_row, monkeypatch):
+    await everybody_may(runs_at_once=1)
+    monkeypatch.setattr(quota, "RENEW", 0.01)
+    monkeypatch.setattr(quota, "LEASE", timedelta(seconds=2))
+    one, other = (Quota(view_of(key_row), holder, BODY, []) for holder in "xy")
+    assert await one.begin() is None
+    first = await off_loop(Reservation.objects.get)
+    assert first.until < timezone.now() + timedelta(seconds=3)
+    await off_loop(lambda: eventually(lambda: Reservation.objects.get().until > first.until))
+    assert (await other.begin()).status == 429
+    quota._live.release("exchange:x")  # as if killed: nobody renews it
+    await off_loop(lambda: eventually(lambda: Reservation.objects.get().until <= timezone.now()))
+    assert await other.begin() is None
+    other.end()
+    assert await used() == (2, 0)
 
 
 async def test_nobody_passes_whom_something_limits_while_the_database_is_away(http, standin, monkeypatch):
