@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -15,6 +16,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.accounts import admin_people, keys
+from chatsite.accounts.auditing import record_key
 from chatsite.accounts.forms import ApiKeyForm, NewApiKeyForm
 from chatsite.accounts.models import ApiKey
 from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
@@ -82,19 +84,24 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     @admin.action(description=_("Revoke selected keys"), permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Revoked keys stay revoked, at the time it first happened."""
-        done = 0
-        for key in queryset.filter(revoked_at=None):
-            if keys.revoke(key):
-                self.log_change(request, key, "Revoked.")
-                done += 1
+        done = sum(self._revoked(request, key) for key in queryset.filter(revoked_at=None))
         self.message_user(
             request, gettext("Revoked %(keys)s.") % {"keys": count(done, "key")}, messages.SUCCESS
         )
 
+    @transaction.atomic
+    def _revoked(self, request: HttpRequest, key: ApiKey) -> bool:
+        done = keys.revoke(key)
+        if done:
+            self.log_change(request, key, "Revoked.")
+            record_key("key.revoked", key, actor=request.user, door="admin")
+        return done
+
     # -- the form --------------------------------------------------------------------------------------------
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        return super().get_form(request, obj, change, form=ApiKeyForm if obj else NewApiKeyForm, **kwargs)
+        form = ApiKeyForm if obj else type("NewApiKeyForm", (NewApiKeyForm,), {"made_by": request.user})
+        return super().get_form(request, obj, change, form=form, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return (*FACTS, *LIMITS) if obj else ("user_name", *LIMITS)
@@ -118,6 +125,15 @@ class ApiKeyAdmin(ReadOnlyAdmin):
             return
         obj.made_key = keys.give_value(obj)  # type: ignore[attr-defined]
         obj.save(force_insert=True)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Behind the row, in the admin's transaction: the audit log."""
+        super().save_related(request, form, formsets, change)
+        if not change:
+            record_key("key.made", form.instance, actor=request.user, door="admin")
+        elif form.changed_data:
+            fields = sorted(form.changed_data)
+            record_key("key.changed", form.instance, actor=request.user, door="admin", fields=fields)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         """The key itself, in this answer and nowhere else: no redirect, no cookie, no session has it."""

@@ -12,6 +12,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from chatsite.accounts import addresses, signins
+from chatsite.accounts.models import ApiKey
 from chatsite.audit import log
 
 
@@ -24,6 +25,12 @@ def record(action: str, user: Any, request: HttpRequest | None, **facts: Any) ->
 
 def subject_of(user: Any) -> str:
     return f"user {user.get_username()}" if user is not None else ""
+
+
+def record_key(action: str, key: ApiKey, *, actor: Any = None, door: str, **facts: Any) -> None:
+    """What became of a key, otherwise than by its own user's page."""
+    facts |= {"key": key.hint, "scopes": key.scopes}
+    log.record(action, actor=actor, subject=subject_of(key.user), door=door, facts=facts)
 
 
 @receiver(account.user_logged_in)

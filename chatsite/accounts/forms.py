@@ -77,10 +77,18 @@ class ApiKeyForm(forms.ModelForm):
 
 
 class NewApiKeyForm(ApiKeyForm):
+    """A key does what its user may: nobody makes one of somebody who may more than they."""
+
+    made_by: Any = None
     user_name = UserNameField(max_length=150, label=_("User name"), help_text=_("Whose key it is."))
 
     field_order = ("user_name",)
 
     def clean_user_name(self) -> Any:
-        self.instance.user = self.cleaned_data["user_name"]
-        return self.instance.user
+        user = self.cleaned_data["user_name"]
+        if user.is_superuser and not getattr(self.made_by, "is_superuser", False):
+            raise ValidationError(
+                _("Only an administrator who may do everything makes a key of another one.")
+            )
+        self.instance.user = user
+        return user

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from io import StringIO
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
+from chatsite.audit.models import Entry
 from tests.accounts.conftest import row
 
 LIST = "admin:accounts_apikey_changelist"
@@ -218,3 +221,35 @@ def test_no_page_needs_anything_inline_or_from_elsewhere(admin, person, key):
         assert not re.search(r"<[^>]* (style|on\w+)=", text)
         assert not re.search(r"<script(?![^>]* src=)", text)
         assert not re.search(r"(src|href)=\"?(https?:)?//", text)
+
+
+def test_what_becomes_of_a_key_is_in_the_audit_log_and_the_key_is_not(admin, person):
+    shown = add(admin)
+    key = re.search(r'value="(tl-[^"]+)"', shown)[1]
+    changed = {name: value for name, value in FILLED.items() if name != "user_name"} | {"label": "desk"}
+    assert admin.post(detail(row()), changed).status_code == 302
+    admin.post(reverse(LIST), {"action": "revoke", "_selected_action": [row().pk]})
+    entries = list(Entry.objects.filter(action__startswith="key.").order_by("number"))
+    assert [entry.action for entry in entries] == ["key.made", "key.changed", "key.revoked"]
+    for entry in entries:
+        assert (entry.actor_name, entry.subject, entry.door) == ("root", "user ada", "admin")
+        assert entry.facts["key"] == key[:8]
+        assert key not in str(entry.facts)
+    assert entries[1].facts["fields"] == ["label"]
+
+
+def test_a_key_of_the_command_is_in_the_audit_log_and_one_that_is_refused_is_not(person):
+    call_command("createapikey", user="ada", key="a value of my own", stdout=StringIO())
+    with pytest.raises(CommandError):
+        call_command("createapikey", user="ada", key="a value of my own", stdout=StringIO())
+    entry = Entry.objects.get()
+    assert (entry.action, entry.subject, entry.door) == ("key.made", "user ada", "command")
+
+
+def test_only_an_administrator_makes_a_key_of_another_one(admin, staff, person):
+    clerk = logged_in(staff, "add_apikey", "view_apikey")
+    assert "who may do everything makes a key of another" in add(clerk, user_name="root")
+    assert not ApiKey.objects.exists()
+    assert "tl-" in add(clerk, user_name="ada")
+    assert "tl-" in add(admin, user_name="root")
+    assert ApiKey.objects.count() == 2

@@ -9,9 +9,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from chatsite.accounts import keys, written
+from chatsite.accounts.auditing import record_key
 from chatsite.accounts.models import SCOPES, ApiKey
 
 OPTIONS: dict[str, tuple[str, Callable[[str], Any], dict[str, Any]]] = {
@@ -56,11 +57,14 @@ class Command(BaseCommand):
             raise CommandError("--key must be 1 to 200 printable characters, without blanks at its ends.")
         settings = _settings(options)
         try:
-            self.stdout.write(keys.new_api_key(person, label=name[:100], value=key, **settings))
+            with transaction.atomic():
+                made = keys.new_api_key(person, label=name[:100], value=key, **settings)
+                record_key("key.made", ApiKey.objects.get(digest=keys.digest_of(made)), door="command")
         except ValidationError as error:
             raise CommandError(_sentence(error)) from None
         except IntegrityError:
             raise CommandError("That key exists already. Choose another value, or leave --key out.") from None
+        self.stdout.write(made)
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
