@@ -194,7 +194,7 @@ def scenes() -> tuple[Scene, ...]:
             seconds=0.4,
         ),
         Scene(
-            "Then write her again, and show me the progress of what comes next.",
+            "Write her again, and show me the progress.",
             (
                 (
                     [
