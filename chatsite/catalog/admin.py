@@ -112,9 +112,8 @@ class ModelAdmin(Recorded):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
         if any(formset.has_changed() for formset in formsets):
-            routes = form.instance.routes.select_related("endpoint")
-            served = [f"{route.endpoint.name}/{route.name_there or form.instance.name}" for route in routes]
-            self._record(request, form.instance, "routed", routes=served)
+            names = form.instance.routes.values_list("endpoint__name", flat=True)
+            self._record(request, form.instance, "routed", endpoints=list(names))
 
     @admin.display(description=gettext_lazy("prices"))
     def prices(self, row: Model) -> str:

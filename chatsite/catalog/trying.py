@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from types import ModuleType
@@ -20,6 +21,8 @@ from chatsite.catalog.entries import EndpointEntry
 CODECS: dict[str, ModuleType] = {"openai": openai_chat, "anthropic": anthropic}
 PATIENCE = Timeouts(connect=5, first_byte=20, idle=20)
 """Seconds: somebody waits before a page."""
+LONGEST = 40.0
+"""Seconds in all, however many signs of life it gives."""
 NAMED = 5
 
 
@@ -37,10 +40,13 @@ async def try_endpoint(entry: EndpointEntry, model: str = "") -> Outcome:
             CODECS[entry.dialect], address, timeouts=PATIENCE, retries=0, headers=dict(entry.headers)
         )
         began = time.monotonic()
-        words = await (_listed(provider) if entry.lists or not model else _said(provider, model))
+        async with asyncio.timeout(LONGEST):
+            words = await (_listed(provider) if entry.lists or not model else _said(provider, model))
         return Outcome(True, f"{words} ({(time.monotonic() - began) * 1000:.0f} ms)")
     except AgentError as error:
         return Outcome(False, str(error))
+    except TimeoutError:
+        return Outcome(False, _("It is there, and does not come to an end with its answer."))
     finally:
         await close_shared_clients()
 

@@ -18,7 +18,7 @@ from agent.providers.http import close_shared_clients
 from chatsite.accounts import keys
 from chatsite.asgi import application
 from chatsite.audit.models import Entry
-from chatsite.catalog import entries, sealing
+from chatsite.catalog import entries, sealing, trying
 from chatsite.catalog.models import Endpoint, Model, Route
 from chatsite.chat import budgets
 from chatsite.chat.agents import Agents
@@ -28,7 +28,7 @@ from chatsite.gateway.prices import cost_of
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.routes import use_routes
 from chatsite.policies.models import GroupPolicy
-from tests.standin import Broken, StandIn
+from tests.standin import Broken, Raw, StandIn
 
 KEY = "sk-endpoint-0123456789"
 ADD = "admin:catalog_endpoint_add"
@@ -160,6 +160,19 @@ def test_the_button_says_what_the_endpoint_says(root, settings, plays, model, al
     assert words in str(message)
     assert KEY not in str(message)
     assert asked == 0 or allowed
+
+
+@pytest.mark.django_db
+def test_an_endpoint_that_only_gives_signs_of_life_is_not_waited_for(root, settings, monkeypatch):
+    settings.PRIVATE_ENDPOINTS = True
+    monkeypatch.setattr(trying, "LONGEST", 0.3)
+    with StandIn().in_thread() as standin:
+        standin.play(Raw([b": here\n\n"] * 100, delay=0.05))
+        row = save(root, base_url=standin.openai_url, lists_models="")
+        route("house", (row, ""))
+        answer = root.post(reverse("admin:catalog_endpoint_try", args=[row.pk]), follow=True)
+    *_, message = answer.context["messages"]
+    assert "does not come to an end" in str(message)
 
 
 # -- what the chat and the gateway make of it
@@ -317,4 +330,4 @@ def test_which_endpoints_serve_a_model_from_now_on_is_on_record(root):
             "routes-0-endpoint": endpoint.pk, "routes-0-name_there": "own", "routes-0-position": "0"}  # fmt: skip
     assert root.post(reverse("admin:catalog_model_add"), data).status_code == 302
     entry = Entry.objects.get(action="model.routed")
-    assert (entry.subject, entry.facts) == ("model house", {"routes": ["local/own"]})
+    assert (entry.subject, entry.facts) == ("model house", {"endpoints": ["local"]})
