@@ -120,8 +120,9 @@ def _subject(invitation: Invitation) -> str:
     return f"invitation {invitation.pk}" + (f" for {invitation.email}" if invitation.email else "")
 
 
-def _names(invitation: Invitation) -> list[str]:
-    return sorted(invitation.groups.values_list("name", flat=True))
+def _names(invitation: Invitation) -> str:
+    """As one text, which the log cuts: of many long names a list would be refused."""
+    return ", ".join(sorted(invitation.groups.values_list("name", flat=True)))
 
 
 def _digest(token: str) -> str:

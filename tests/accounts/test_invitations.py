@@ -46,7 +46,7 @@ def test_the_link_makes_an_account_in_its_groups_and_signs_in(writers, client):
     # The link was handed over by a person, so nobody has proven the address.
     assert not EmailAddress.objects.get().verified
     facts = Entry.objects.get(action="invitation.used").facts
-    assert facts == {"groups": ["writers"]}
+    assert facts == {"groups": "writers"}
 
 
 @pytest.mark.parametrize("ending", ["used", "revoked", "old", "guessed"])
@@ -161,3 +161,10 @@ def test_who_is_no_superuser_invites_into_their_own_groups_alone(writers, client
     clerk.user_permissions.add(Permission.objects.get(codename="add_invitation"))
     assert "Select a valid choice" in client.post(ADD, {"groups": [writers.pk], "days": "7"}).text
     assert "Copy what is here now" in client.post(ADD, {"groups": [mine.pk], "days": "7"}).text
+
+
+def test_an_invitation_into_many_groups_of_long_names_is_on_record_too(db):
+    groups = [Group.objects.create(name=f"{number:02} {'x' * 140}") for number in range(20)]
+    made, _ = invitations.invite(groups=groups)
+    assert made.groups.count() == 20
+    assert Entry.objects.get(action="invitation.made").facts["groups"].startswith("00 xxx")
