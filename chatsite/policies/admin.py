@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -135,6 +136,21 @@ def _some(words: list[str]) -> str:
     return _("%(shown)s and %(more)s more") % {"shown": shown, "more": more} if more > 0 else shown
 
 
+def names_of(subjects: Iterable[str]) -> dict[str, str]:
+    """`user ada` of `user:12`, for those that are still here: one question for each kind."""
+    pks: dict[str, set[str]] = {}
+    for subject in subjects:
+        kind, _colon, pk = subject.partition(":")
+        pks.setdefault(kind, set()).add(pk)
+    tables = {"user": get_user_model(), "group": Group, "key": ApiKey}
+    return {
+        f"{kind}:{row.pk}": f"{kind} {row}"
+        for kind, table in tables.items()
+        if kind in pks
+        for row in table._default_manager.filter(pk__in=pks[kind])
+    }
+
+
 @admin.register(Used)
 class UsedAdmin(ReadOnlyAdmin):
     """What is used of limits, by whom: people, groups as a whole, keys."""
@@ -146,12 +162,15 @@ class UsedAdmin(ReadOnlyAdmin):
     search_fields = ("subject",)
     search_help_text = gettext_lazy("As in user:12, group:3 or key:7.")
 
+    def complete(self, rows: list[Any], request: HttpRequest) -> None:
+        names = names_of(row.subject for row in rows)
+        for row in rows:
+            row.whose = names.get(row.subject)
+
     @admin.display(description=gettext_lazy("whose"))
     def whose(self, row: Used) -> str:
-        kind, _colon, pk = row.subject.partition(":")
-        model = {"user": get_user_model(), "group": Group, "key": ApiKey}.get(kind)
-        named = model._default_manager.filter(pk=pk).first() if model is not None else None
-        return f"{kind} {named}" if named is not None else row.subject
+        name = row.whose if hasattr(row, "whose") else names_of([row.subject]).get(row.subject)
+        return name or row.subject
 
     @admin.display(description=gettext_lazy("money"))
     def money_used(self, row: Used) -> str:

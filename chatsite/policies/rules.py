@@ -31,12 +31,12 @@ MOST_PEOPLE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Book:
-    """All policies there are."""
+    """All policies of groups, and whether there is any of a person: those may be many, and are asked for one by one."""
 
     at: float
     groups: dict[int, Policy]
     others: Policy
-    people: dict[Any, UserPolicy]
+    has_people: bool
     is_empty: bool
 
 
@@ -113,8 +113,8 @@ def _read(now: float) -> _Book:
     rows = list(GroupPolicy.objects.select_related("group", "budget"))
     groups = {row.group_id: _view(row) for row in rows if row.group_id is not None}
     others = next((_view(row) for row in rows if row.group_id is None), NO_POLICY)
-    people = {row.user_id: row for row in UserPolicy.objects.all()}
-    return _Book(now, groups, others, people, not groups and not people and others == NO_POLICY)
+    has_people = UserPolicy.objects.exists()
+    return _Book(now, groups, others, has_people, not groups and not has_people and others == NO_POLICY)
 
 
 def _view(row: GroupPolicy) -> Policy:
@@ -139,7 +139,7 @@ def _made(book: _Book, pk: Any) -> Policy:
     policy = union(groups) if groups else book.others
     if is_superuser:
         policy = replace(policy, models=None)
-    own = book.people.get(pk)
+    own = UserPolicy.objects.filter(user=pk).first() if book.has_people and pk is not None else None
     if own is None:
         return policy
     if own.exempt:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from chatsite.audit.models import Entry
-from chatsite.policies.models import GroupPolicy, UserPolicy
+from chatsite.policies.models import GroupPolicy, Used, UserPolicy
 from chatsite.policies.rules import policy_of
 
 ADD, LIST = "admin:policies_grouppolicy_add", "admin:policies_grouppolicy_changelist"
@@ -108,3 +110,21 @@ def test_limits_of_a_person_are_set_by_name(admin):
     change = reverse("admin:policies_userpolicy_change", args=[UserPolicy.objects.get().pk])
     assert admin.post(change, {"exempt": "on"}).status_code == 302
     assert not policy_of(person).has_limits
+
+
+def test_the_list_of_usage_names_people_groups_and_keys_with_one_question_for_each_kind(admin):
+    url = reverse("admin:policies_used_changelist")
+
+    def asked(people: int) -> int:
+        for number in range(people):
+            user = User.objects.create_user(f"ada {people} {number}")
+            Used.objects.create(subject=f"user:{user.pk}", span="day", since="2026-11-30")
+        with CaptureQueriesContext(connection) as queries:
+            text = admin.get(url).text
+        assert f"user ada {people} 0" in text
+        return len(queries)
+
+    Used.objects.create(subject="key:77", span="day", since="2026-11-30")
+    few = asked(1)
+    assert asked(10) == few
+    assert "key:77" in admin.get(url).text  # it is gone, and its figures are not

@@ -86,6 +86,19 @@ def test_limits_of_a_person_stand_before_those_of_their_groups(person):
     assert not policy_of(person).has_limits
 
 
+def test_of_many_people_with_limits_of_their_own_only_the_one_is_read(person, django_assert_num_queries):
+    for number in range(5):
+        other = User.objects.create_user(f"other {number}")
+        UserPolicy.objects.create(user=other, requests_per_day=number + 1)
+    UserPolicy.objects.create(user=person, requests_per_day=9)
+    with django_assert_num_queries(4) as asked:
+        assert policy_of(person).limits == Limits(requests_per_day=9)
+    of_people = [
+        each["sql"] for each in asked.captured_queries if 'FROM "policies_userpolicy"' in each["sql"]
+    ]
+    assert all(sql.rstrip().endswith("LIMIT 1") for sql in of_people)
+
+
 def test_a_budget_of_a_whole_group_goes_along(person):
     policy = group_with("team", person)
     GroupBudget.objects.create(policy=policy, cost_per_month=Decimal(40))
