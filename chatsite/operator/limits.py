@@ -1,5 +1,8 @@
 """What one connection may cost, on both servers."""
 
+MAX_HEAD = 64 * 1024
+"""Bytes of a request's head behind its first piece, after which it is refused (uvicorn; daphne takes 16 KiB)."""
+
 MAX_FRAME = 1024 * 1024
 """Bytes of a WebSocket's frame."""
 

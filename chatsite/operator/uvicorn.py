@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from chatsite.operator.limits import MAX_PENDING, STUCK_AFTER
+from chatsite.operator.limits import MAX_HEAD, MAX_PENDING, STUCK_AFTER
 
 
 class _Bounded:
@@ -41,7 +41,26 @@ class _Bounded:
 
 
 class Http(_Bounded, HttpToolsProtocol):
-    pass
+    """Its parser takes a head of any length, and holds it all: a client that goes on for ever ends at 400."""
+
+    _in_head = False
+    _head = 0
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        goes_on = self._in_head
+        super().data_received(data)
+        if goes_on and self._in_head:
+            self._head += len(data)
+            if self._head > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
 
 
 class WebSocket(_Bounded, WebSocketsSansIOProtocol):

@@ -60,6 +60,20 @@ def test_another_host_name_is_refused(site):
     assert site.get("/", headers={"Host": "evil.example"}).status_code == 400
 
 
+def test_a_head_that_does_not_end_is_read_no_further(site):
+    host, port = site.address.removeprefix("http://").split(":")
+    taken = 0
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
+        try:
+            while taken < 50_000_000:
+                taken += raw.send(b"a" * 65_536)
+            pytest.fail("50 MB of a head were taken")
+        except ConnectionError:
+            pass
+    assert site.get("/healthz").status_code == 200
+
+
 def test_the_servers_do_not_say_who_they_are(site):
     assert "server" not in site.get("/healthz").headers
 
