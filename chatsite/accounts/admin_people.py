@@ -1,6 +1,7 @@
 """Users and invitations in the admin.
 
-Rule: nobody gives more than they have. Who is no superuser changes no superuser, and neither groups nor permissions.
+Rule: nobody gives more than they have. Who is no superuser changes neither groups nor permissions, and nobody who may
+open the admin: a link for a new password is a way to that one's rights.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class PeopleAdmin(UserAdmin):
     # -- actions ---------------------------------------------------------------------------------------------
 
     def _reached(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset if request.user.is_superuser else queryset.filter(is_superuser=False)
+        return queryset if request.user.is_superuser else queryset.filter(is_superuser=False, is_staff=False)
 
     @admin.action(description=_("Make links for a new password"), permissions=["change"])
     def make_links(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
@@ -208,7 +209,7 @@ class PeopleAdmin(UserAdmin):
 
 
 def _within_reach(request: HttpRequest, user: Any) -> bool:
-    return user is None or request.user.is_superuser or not user.is_superuser
+    return user is None or request.user.is_superuser or not (user.is_superuser or user.is_staff)
 
 
 def _deactivated(user: Any, by: Any) -> None:

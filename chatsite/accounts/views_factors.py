@@ -17,12 +17,13 @@ from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 
 from chatsite.accounts.stages import FactorDueStage
 
 
+@never_cache
 @login_stage_required(stage=FactorDueStage.key, redirect_urlname="account_login")
 def due(request: HttpRequest) -> HttpResponseBase:
     """The factor that somebody must have before they are signed in. An app, as everybody has a telephone."""
@@ -37,9 +38,7 @@ def due(request: HttpRequest) -> HttpResponseBase:
     answer: HttpResponseBase = stage.exit()
     if not 300 <= answer.status_code < 400:
         return answer
-    shown = render(request, "mfa/ready.html", {"codes": codes, "go_on": answer.headers["Location"]})
-    add_never_cache_headers(shown)
-    return shown
+    return render(request, "mfa/ready.html", {"codes": codes, "go_on": answer.headers["Location"]})
 
 
 @transaction.atomic

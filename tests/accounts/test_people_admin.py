@@ -152,3 +152,14 @@ def test_rows_that_hold_secrets_are_in_no_admin(admin):
     assert not shown & {"mfa.Authenticator", "socialaccount.SocialToken", "socialaccount.SocialApp"}
     assert admin.get(LIST).status_code == 200
     assert SECRET not in admin.get(LIST).text
+
+
+def test_who_is_no_superuser_gets_into_no_account_that_opens_the_admin(clerk, person):
+    other = User.objects.create_user("auditor", password=SECRET, is_staff=True)
+    shown = act(clerk, "make_links", other, person).text
+    assert "ada" in shown
+    assert "auditor" not in shown
+    new = {"password1": "quite another secret", "password2": "quite another secret"}
+    assert clerk.post(f"{LIST}{other.pk}/password/", new).status_code == 403
+    other.refresh_from_db()
+    assert other.check_password(SECRET)
