@@ -1,4 +1,4 @@
-"""Users and invitations in the admin.
+"""Users in the admin.
 
 Rule: nobody gives more than they have. Who is no superuser changes neither groups nor permissions, and nobody who may
 open the admin: a link for a new password is a way to that one's rights.
@@ -10,26 +10,20 @@ from typing import Any
 
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
-from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth import get_user_model
 from django.contrib.auth.admin import UserAdmin
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.template.response import TemplateResponse
-from django.urls import reverse
-from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from chatsite.accounts import invitations, links, signins
+from chatsite.accounts import links, signins
+from chatsite.accounts.admin_invitations import shown_once
 from chatsite.accounts.auditing import subject_of
-from chatsite.accounts.models import Invitation
 from chatsite.adminkit import reading
-from chatsite.adminkit.base import ReadOnlyAdmin
 from chatsite.audit import log
 from chatsite.care import asking, erasing, holds
 from chatsite.care.exporting import export
@@ -41,16 +35,6 @@ OF_SUPERUSERS = ("is_staff", "is_superuser", "groups", "user_permissions")
 MOST_LINKS = 50
 LONGEST_WAIT = 5.0
 """Seconds that an administrator waits for the erasure of one person; upkeep does the rest."""
-
-
-def shown_once(
-    admin_site: Any, request: HttpRequest, title: Any, made: list[tuple[str, str]]
-) -> HttpResponse:
-    """Links, in this answer and nowhere else."""
-    context = {**admin_site.each_context(request), "title": title, "links": made}
-    answer = TemplateResponse(request, "admin/accounts/links_made.html", context)
-    add_never_cache_headers(answer)
-    return answer
 
 
 # Ours takes the place of Django's; and of allauth's rows these hold secrets, or nothing that is changed by hand.
@@ -215,89 +199,3 @@ def _within_reach(request: HttpRequest, user: Any) -> bool:
 def _deactivated(user: Any, by: Any) -> None:
     signins.end_all(user)
     log.record("user.deactivated", actor=by, subject=subject_of(user), door="admin")
-
-
-class InvitationForm(forms.ModelForm):
-    days = forms.IntegerField(
-        label=_("Days"),
-        min_value=1,
-        max_value=invitations.MOST_DAYS,
-        initial=invitations.DAYS,
-        help_text=_("How long the link is good."),
-    )
-
-    class Meta:
-        model = Invitation
-        fields = ("email", "groups")
-
-
-class StateFilter(admin.SimpleListFilter):
-    title = _("state")
-    parameter_name = "open"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("yes", _("Open")), ("no", _("Used or over"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        match self.value():
-            case "yes":
-                return queryset.filter(invitations.still_good())
-            case "no":
-                return queryset.filter(
-                    ~Q(pk__in=Invitation.objects.filter(invitations.still_good()).values("pk"))
-                )
-        return None
-
-
-@admin.register(Invitation)
-class InvitationAdmin(ReadOnlyAdmin):
-    form = InvitationForm
-    actions = ("revoke",)
-    fields = ("email", "groups", "made_by", "made_at", "expires_at", "used_by", "used_at", "revoked_at")
-    list_display = ("__str__", "made_by", "made_at", "expires_at", "used_by", "revoked_at")
-    list_select_related = ("made_by", "used_by")
-    list_filter = (StateFilter,)
-    search_fields = ("email",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("accounts.add_invitation"))
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("accounts.change_invitation"))
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fields if obj else ("email", "groups", "days")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fields if obj else ()
-
-    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        if not request.user.is_superuser:
-            kwargs["queryset"] = request.user.groups.all()
-        return super().formfield_for_manytomany(db_field, request, **kwargs)
-
-    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **kwargs: Any) -> Any:
-        # Behind a new invitation comes the page that shows its link, so there is one way to save.
-        context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
-        return super().render_change_form(request, context, **kwargs)
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        asked = form.cleaned_data
-        made, token = invitations.invite(
-            email=asked["email"], groups=asked["groups"], days=asked["days"], by=request.user
-        )
-        obj.pk, obj.link = made.pk, links.absolute(reverse("invitation", args=[token]), request)
-        if made.email and settings.HAS_MAIL:
-            invitations.send(made, obj.link)
-
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """The groups are in it already."""
-
-    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
-        return shown_once(self.admin_site, request, _("The new invitation"), [(obj.email, obj.link)])
-
-    @admin.action(description=_("Revoke selected invitations"), permissions=["revoke"])
-    def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        done = sum(invitations.revoke(each, by=request.user) for each in queryset)
-        words = ngettext("Revoked %(n)d invitation.", "Revoked %(n)d invitations.", done) % {"n": done}
-        self.message_user(request, words, messages.SUCCESS)
