@@ -53,6 +53,8 @@ threads ['kept']
 new tl-
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def postgres() -> Iterator[str]:

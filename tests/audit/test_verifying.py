@@ -161,6 +161,7 @@ def test_that_the_database_does_not_guard_is_said(three):
     assert "audit_entry_no_delete" in command()
 
 
+@pytest.mark.slow
 def test_a_migrated_database_has_its_guards(tmp_path):
     """On SQLite a later migration of these tables drops their triggers: it has to make them again."""
     from tests.site.processes import manage

@@ -96,6 +96,7 @@ def test_an_admin_opens_a_thread_with_a_reason_replays_its_run_and_reads_its_req
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_usage_page_reads_in_both_themes(
     scheme: str, chat: Chat, context_of, server: Server, admin: Person

@@ -51,6 +51,8 @@ rows.insert([record, *(ExchangeRecord(request_id=f"req-{n}", key_pk=key.pk, user
 ExchangeCall.objects.create(exchange_id=record.id, call_id="c1", name="get_weather", state="done", key=key)
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def admin(server: Server) -> Person:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.chat import Watch
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider
 from tests.server import Server
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_button_leads_over_the_provider_into_the_chat(browser: Browser, tmp_path):

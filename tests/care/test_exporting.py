@@ -89,6 +89,7 @@ def test_a_file_whose_bytes_are_gone_hinders_nothing(rich):
     assert len([name for name in archive.namelist() if name.startswith("attachments/")]) == 1
 
 
+@pytest.mark.slow
 def test_what_is_much_is_written_while_it_is_read(ada):
     Exchange.objects.bulk_create(
         Exchange(public_id=f"e{number}", request_id="r", user=ada, request=f"{number} " * 4000)

@@ -212,6 +212,7 @@ def test_a_data_folder_that_takes_no_files_is_a_sentence(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_it_ends_when_told_to_and_starts_again_where_it_was(server, tmp_path):
     made = {

@@ -217,6 +217,7 @@ class Collector:
         self._server.server_close()
 
 
+@pytest.mark.slow
 def test_spans_of_a_run_reach_a_collector_and_hold_nothing_that_was_said(tmp_path):
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 

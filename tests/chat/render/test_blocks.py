@@ -149,6 +149,7 @@ def test_half_written_marks_do_not_flicker(tail, shown):
     assert calm(tail) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["word and more ", "- item\n\n", "- item\n  more\n", "| a | b |\n", "> quote\n", "x"]
 )
