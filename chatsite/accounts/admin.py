@@ -15,7 +15,7 @@ from django.utils.dateformat import format as date_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from chatsite.accounts import admin_groups, admin_people, keys
+from chatsite.accounts import admin_addresses, admin_groups, admin_people, keys
 from chatsite.accounts.auditing import record_key
 from chatsite.accounts.forms import ApiKeyForm, NewApiKeyForm
 from chatsite.accounts.models import ApiKey
@@ -23,7 +23,7 @@ from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
 from chatsite.adminkit.filters import DayFilter, UserFilter
 from chatsite.phrases import count, money, plain
 
-__all__ = ("ApiKeyAdmin", "admin_groups", "admin_people")
+__all__ = ("ApiKeyAdmin", "admin_addresses", "admin_groups", "admin_people")
 
 LIMITS = (
     "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once", "budget",

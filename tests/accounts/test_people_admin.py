@@ -163,3 +163,14 @@ def test_who_is_no_superuser_gets_into_no_account_that_opens_the_admin(clerk, pe
     assert clerk.post(f"{LIST}{other.pk}/password/", new).status_code == 403
     other.refresh_from_db()
     assert other.check_password(SECRET)
+
+
+def test_only_who_may_do_everything_says_that_an_address_is_proven(admin, clerk, person):
+    clerk_row = User.objects.get(username="clerk")
+    names = ["add_emailaddress", "change_emailaddress", "view_emailaddress"]
+    clerk_row.user_permissions.add(*Permission.objects.filter(codename__in=names))
+    address = {"user": person.pk, "email": "clerk@example.org", "verified": "on"}
+    for way in ("add/", ""):
+        assert clerk.get(f"/admin/account/emailaddress/{way}").status_code == 403
+    assert clerk.post("/admin/account/emailaddress/add/", address).status_code == 403
+    assert admin.post("/admin/account/emailaddress/add/", address).status_code == 302
