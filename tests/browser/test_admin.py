@@ -10,6 +10,8 @@ from tests.browser.chat import WEATHER, Chat, Watch
 from tests.browser.test_look import serious
 from tests.server import Person, Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def admin(server: Server) -> Person:

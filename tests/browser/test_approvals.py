@@ -116,6 +116,7 @@ def test_a_message_instead_cancels_the_question(chat: Chat):
     expect(chat.page.locator("#asking")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_reload_before_the_answer_shows_the_same_question(chat: Chat):
     question = ask(chat)
     shown = chat.transcript()
@@ -126,6 +127,7 @@ def test_a_reload_before_the_answer_shows_the_same_question(chat: Chat):
     expect(chat.answer).to_contain_text("is sent")
 
 
+@pytest.mark.slow
 def test_an_answer_in_one_tab_clears_the_other(chat: Chat, open_chat: OpenChat, watch):
     question = ask(chat)
     other = open_chat(chat.path)
@@ -182,6 +184,7 @@ def test_of_two_answers_the_second_is_told_why_not(open_chat: OpenChat, watch):
     expect(theirs.field("Reason for denying")).to_have_value("Typed and kept")
 
 
+@pytest.mark.slow
 def test_out_of_time_it_can_only_be_cancelled(chat: Chat, server: Server, watch):
     question = ask(chat)
     expire(server, chat.path.split("/")[2])
@@ -203,6 +206,7 @@ def mails(*subjects: str) -> Say:
     )
 
 
+@pytest.mark.slow
 def test_several_questions_are_answered_together(chat: Chat, standin: StandIn):
     standin.play(mails("One", "Two"))
     chat.ask("Two mails", model="stand-in").done()
@@ -221,6 +225,7 @@ def test_several_questions_are_answered_together(chat: Chat, standin: StandIn):
     expect(question.card.nth(1)).to_contain_text("One is enough")
 
 
+@pytest.mark.slow
 def test_always_means_until_it_is_taken_back(chat: Chat):
     question = ask(chat)
     question.field("Always allow").check()
@@ -239,6 +244,7 @@ def test_always_means_until_it_is_taken_back(chat: Chat):
     expect(question.form).to_be_visible()
 
 
+@pytest.mark.slow
 def test_with_the_keyboard_alone(chat: Chat):
     question = ask(chat)
     keys = chat.page.keyboard
@@ -254,6 +260,7 @@ def test_with_the_keyboard_alone(chat: Chat):
     expect(chat.text).to_be_focused()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_form_reads_well_and_axe_finds_nothing(scheme: str, open_chat: OpenChat):
     chat = open_chat(color_scheme=scheme)
@@ -273,6 +280,7 @@ def test_the_form_reads_well_and_axe_finds_nothing(scheme: str, open_chat: OpenC
     assert serious(chat.page) == []
 
 
+@pytest.mark.slow
 def test_320_pixels_are_enough(open_chat: OpenChat):
     chat = open_chat(viewport=NARROW)
     question = ask(chat)
@@ -308,6 +316,7 @@ def read(page: Page, text: str) -> None:
     expect(page.locator("#log")).to_contain_text(text)
 
 
+@pytest.mark.slow
 def test_without_javascript_the_form_is_a_form(plain: Page):
     expect(plain.locator(".ask textarea").first).to_have_value("ada@example.org")
     plain.get_by_label("subject").fill("By hand")

@@ -9,6 +9,8 @@ from tests.browser.chat import Chat
 from tests.browser.conftest import OpenChat
 from tests.standin import Say, StandIn
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 100_000
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.browser.chat import Watch
 
+pytestmark = pytest.mark.slow
+
 PLANTED = {
     "script-src": "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = true\">')",
     "style-src": "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')",

@@ -14,6 +14,8 @@ from tests.browser.chat import Chat
 from tests.browser.test_look import serious
 from tests.standin import Say, StandIn
 
+pytestmark = pytest.mark.slow
+
 ZIP = b"PK\x03\x04" + b"\x14\x00" * 20
 HOSTILE = "' onerror='alert(1).png"
 

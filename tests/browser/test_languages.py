@@ -13,6 +13,8 @@ from tests.browser.chat import WEATHER, Chat, Watch
 from tests.browser.conftest import OpenChat
 from tests.server import Person
 
+pytestmark = pytest.mark.slow
+
 GERMAN = {"locale": "de-DE"}
 GERMAN_PO = catalogs.LOCALE / "de/LC_MESSAGES/django.po"
 PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|\{\w+\}")

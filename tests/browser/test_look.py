@@ -90,6 +90,7 @@ def serious(page: Page) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_320_pixels_are_enough(open_chat: OpenChat):
     chat = full_chat(open_chat(viewport=NARROW))
     assert overflow(chat.page) == 0
@@ -104,6 +105,7 @@ def test_320_pixels_are_enough(open_chat: OpenChat):
     assert wider == []
 
 
+@pytest.mark.slow
 def test_on_a_narrow_page_the_thread_list_is_a_drawer(open_chat: OpenChat):
     chat = open_chat(viewport=NARROW)
     chat.ask("help").done()
@@ -121,6 +123,7 @@ def test_on_a_narrow_page_the_thread_list_is_a_drawer(open_chat: OpenChat):
     expect(chat.runs).to_have_count(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_its_ground(scheme: str, open_chat: OpenChat):
     chat = full_chat(open_chat(color_scheme=scheme))

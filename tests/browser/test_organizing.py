@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chat import Chat
 from tests.browser.test_look import serious
+
+pytestmark = pytest.mark.slow
 
 
 def choose(chat: Chat, name: str) -> None:

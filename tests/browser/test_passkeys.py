@@ -9,6 +9,8 @@ from playwright.sync_api import Page, expect
 
 from tests.server import Person, Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def local(server: Server) -> str:

@@ -10,6 +10,8 @@ from playwright.sync_api import expect
 from tests.browser.chat import Chat
 from tests.standin import Broken, StandIn
 
+pytestmark = pytest.mark.slow
+
 
 def test_calls_side_by_side_stay_in_the_order_of_their_calls(chat: Chat):
     chat.ask("parallel").done()

@@ -9,6 +9,8 @@ from tests.browser.chat import WEATHER
 from tests.server import Person
 from tests.standin import Say, StandIn
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def page(context_of, person: Person) -> Page:

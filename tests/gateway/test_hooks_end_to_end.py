@@ -24,6 +24,8 @@ from tests.gateway.served import CHAT, MESSAGES, MODEL, anthropic_at, asking, op
 from tests.gateway.test_pass_on import FULL, recorded
 from tests.standin import Broken, Raw, Say
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 

@@ -19,6 +19,8 @@ HANGING = {kind for kind in BROKEN if kind.startswith("hang")}
 GOOD = {"whole"}
 KINDS = sorted(set(BROKEN) - HANGING - GOOD)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["daphne"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, standin: StandIn):

@@ -19,6 +19,8 @@ from tests.standin import Say, StandIn
 
 CLOSE, PING, PONG = 0x8, 0x9, 0xA
 
+pytestmark = pytest.mark.slow
+
 
 def opcodes_until(sock: Any, wanted: int, times: int) -> list[int]:
     """The kinds of frames that come behind the rest of the handshake's answer. Pings are answered, as by any client.

@@ -14,6 +14,8 @@ from tests.server import Server
 from tests.site.processes import wait_until
 from tests.standin import StandIn
 
+pytestmark = pytest.mark.slow
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 200_000
 HUGE = 200 * 1024 * 1024
 ADDRESS = "/api/attachments?name=a.png"

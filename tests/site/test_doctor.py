@@ -243,6 +243,7 @@ def test_what_a_proxy_does_to_the_site_is_named(change, about, words, behind_a_p
     assert words in levels(found, Level.WRONG)[about], found
 
 
+@pytest.mark.slow
 def test_a_fresh_installation_is_well_and_lacks_a_model(tmp_path):
     with Server(tmp_path) as server:
         code, found = doctor(server, "--url", server.url)

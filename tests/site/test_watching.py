@@ -116,6 +116,7 @@ def test_the_numbers_are_for_who_has_the_token(client, settings, token, headers,
     assert client.get("/metrics", headers=headers).status_code == status
 
 
+@pytest.mark.slow
 def test_what_a_server_did_stands_in_its_numbers_and_its_log(tmp_path):
     with Server(
         tmp_path, METRICS_TOKEN=TOKEN, LOG_FORMAT="json", LOG_LEVEL="DEBUG", SERVER="uvicorn"
