@@ -53,3 +53,10 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
     with django_db_blocker.unblock():
         guards.remove(connection)
+    yield
+    # What threads still hold open would keep the database from being dropped.
+    from chatsite.chat import db
+    from chatsite.gateway import auth
+
+    db.close_connections()
+    auth.close_connections()

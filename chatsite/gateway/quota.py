@@ -90,6 +90,7 @@ class Quota:
             return  # what is being asked for would be booked again behind the end: its answer ends it
         _live.release(self._holder)
         if self._begun:
+            self._begun = False  # once: who left may end it beside the answer to what was asked
             _booking.submit(_book, self._holder, self._used())
 
     async def _accounts(self) -> tuple[Account, ...]:

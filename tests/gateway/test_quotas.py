@@ -157,8 +157,7 @@ async def test_a_caller_that_leaves_while_it_is_asked_for_holds_nothing(key_row,
     asking_for.cancel()
     await asyncio.wait([asking_for])
     one.end()
-    await until(lambda: not quota._asking._work_queue.qsize())
-    await off_loop(lambda: quota._asking.submit(lambda: None).result(10))
+    await until(one._asked.done)
     await asyncio.sleep(0)  # the callback of what was asked is run by the loop
     assert await used() == (1, 0)
 
