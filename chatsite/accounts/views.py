@@ -31,7 +31,7 @@ MOST_KEYS = 50
 def admin_login(request: HttpRequest) -> HttpResponseBase:
     """Who is signed in and comes here may not open the admin; everybody else signs in where all do."""
     if request.user.is_authenticated:
-        raise PermissionDenied
+        return render(request, "403.html", status=403)  # raised, it would be a trace in the log
     return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
 
 

@@ -53,7 +53,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The models of the moment, the default first; and what kept an endpoint from telling its own.
+    """The models of the moment, and the one to begin with; and what kept an endpoint from telling its own.
 
     `closed`: those that are there, and not for whom this was asked. `default` is "" when none is open to them.
     """
