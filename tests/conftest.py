@@ -60,3 +60,16 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
     db.close_connections()
     auth.close_connections()
+    with django_db_blocker.unblock():
+        end_other_sessions(connection)
+
+
+def end_other_sessions(connection):
+    """What a thread of a finished event loop left open ends here: nobody can close it any more, and PostgreSQL drops no
+    database that has a session."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
