@@ -100,7 +100,8 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     # -- the form --------------------------------------------------------------------------------------------
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = ApiKeyForm if obj else type("NewApiKeyForm", (NewApiKeyForm,), {"made_by": request.user})
+        base = ApiKeyForm if obj else NewApiKeyForm
+        form = type(base.__name__, (base,), {"by": request.user})
         return super().get_form(request, obj, change, form=form, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:

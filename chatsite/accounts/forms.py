@@ -12,7 +12,8 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.accounts import written
-from chatsite.accounts.models import SCOPES, ApiKey, all_scopes
+from chatsite.accounts.models import CHAT, SCOPES, ApiKey, all_scopes
+from chatsite.adminkit import reading
 
 
 class NamesField(forms.CharField):
@@ -43,6 +44,9 @@ class UserNameField(forms.CharField):
 
 
 class ApiKeyForm(forms.ModelForm):
+    """The chat is opened to a key of somebody else's by who may read transcripts: it reads that one's threads."""
+
+    by: Any = None
     scopes = forms.MultipleChoiceField(
         choices=[(scope, format_lazy("{}: {}", scope, words)) for scope, words in SCOPES.items()],
         label=_("Scopes"),
@@ -75,18 +79,32 @@ class ApiKeyForm(forms.ModelForm):
             raise ValidationError(_("This lies in the past. To end a key now, revoke it."))
         return at
 
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self._opens_the_chat_of_another() and not (self.by and reading.may_read(self.by)):
+            words = _(
+                "A key of another person that opens the chat reads their threads: "
+                "it takes the permission to read transcripts."
+            )
+            self.add_error("scopes", words)
+        return cleaned
+
+    def _opens_the_chat_of_another(self) -> bool:
+        had = CHAT in self.instance.scopes if self.instance.pk else False
+        others = self.instance.user_id != getattr(self.by, "pk", None)
+        return others and not had and CHAT in self.cleaned_data.get("scopes", ())
+
 
 class NewApiKeyForm(ApiKeyForm):
     """A key does what its user may: nobody makes one of somebody who may more than they."""
 
-    made_by: Any = None
     user_name = UserNameField(max_length=150, label=_("User name"), help_text=_("Whose key it is."))
 
     field_order = ("user_name",)
 
     def clean_user_name(self) -> Any:
         user = self.cleaned_data["user_name"]
-        if user.is_superuser and not getattr(self.made_by, "is_superuser", False):
+        if user.is_superuser and not getattr(self.by, "is_superuser", False):
             raise ValidationError(
                 _("Only an administrator who may do everything makes a key of another one.")
             )

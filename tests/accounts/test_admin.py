@@ -253,3 +253,31 @@ def test_only_an_administrator_makes_a_key_of_another_one(admin, staff, person):
     assert "tl-" in add(clerk, user_name="ada")
     assert "tl-" in add(admin, user_name="root")
     assert ApiKey.objects.count() == 2
+
+
+CHAT_WORDS = "it takes the permission to read transcripts"
+
+
+def test_a_key_that_reads_anothers_threads_is_made_by_who_may_read_transcripts(staff, person):
+    clerk = logged_in(staff, "add_apikey", "view_apikey", "change_apikey")
+    for scopes in (["chat"], ["chat", "gateway"]):
+        assert CHAT_WORDS in add(clerk, scopes=scopes)
+    assert not ApiKey.objects.exists()
+    assert "tl-" in add(clerk, user_name="clerk", scopes=["chat"])
+    reader = logged_in(User.objects.get(pk=staff.pk), "view_transcript")
+    assert "tl-" in add(reader, scopes=["chat"])
+    entry = Entry.objects.order_by("number").last()
+    assert (entry.action, entry.actor_name, entry.subject) == ("key.made", "clerk", "user ada")
+    assert entry.facts["scopes"] == ["chat"]
+
+
+def test_no_change_of_a_key_gives_the_chat_of_another_to_who_knows_its_value(staff, person):
+    clerk = logged_in(staff, "add_apikey", "view_apikey", "change_apikey")
+    add(clerk, scopes=["gateway"])
+    filled = {name: value for name, value in FILLED.items() if name != "user_name"}
+    assert CHAT_WORDS in clerk.post(detail(row()), filled | {"scopes": ["chat"]}).text
+    assert row().scopes == ["gateway"]
+    ApiKey.objects.update(scopes=["chat"])
+    # What it has already is not asked for anew when its limits change.
+    assert clerk.post(detail(row()), filled | {"scopes": ["chat"], "label": "desk"}).status_code == 302
+    assert row().label == "desk"
