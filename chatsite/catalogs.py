@@ -69,7 +69,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def in_python(source: str, place: str = "") -> Found:
-    if Path(place).name == "models.py":
+    if Path(place).name == "models.py" or Path(place).parent.name == "models":
         yield from ((Key("", text), "") for text in labels.in_models(source))
     tree = ast.parse(source)
     names = {
