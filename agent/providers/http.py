@@ -4,7 +4,7 @@ Rule 1: a request is sent again only while not one byte of an answer's body has 
 seen nothing, and the endpoint has charged for little.
 Rule 2: work is done per network read, not per delta: what arrives together is yielded as one delta.
 Rule 3: whoever stops listening (closes the generator, cancels the task) closes the connection at once.
-Rule 4: the key appears in the request's header and nowhere else.
+Rule 4: the key appears in the request's header and nowhere else, and so do headers of the endpoint's own.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class HttpProvider:
         self._retries = retries
         self._new_id = new_id
         self._sleep = sleep
-        self._own_headers = dict(headers or {})
+        self._own_headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._secrets = tuple(filter(None, (endpoint.api_key, *self._own_headers.values())))
         self._refusals: list[ProviderError] = []  # what this endpoint has refused before, see `_amended`
 
     @property
@@ -294,8 +295,7 @@ class HttpProvider:
             body = await answer.read_all(MAX_ERROR_BODY, min(self._timeouts.idle, 5))
         except ProviderError:
             body = answer.first  # the status says enough
-        secrets = [self._endpoint.api_key] if self._endpoint.api_key else []
-        raise self._codec.decode_error(answer.status, answer.headers, body, secrets=secrets)
+        raise self._codec.decode_error(answer.status, answer.headers, body, secrets=self._secrets)
 
     def _headers(self, content: bytes | None) -> dict[str, str]:
         headers = {"accept-encoding": "identity", **self._codec.headers(self._endpoint.api_key)}
@@ -330,6 +330,6 @@ class HttpProvider:
         return ProviderUnreachable("The model's endpoint could not be reached.")
 
     def _masked(self, error: ProviderError) -> ProviderError:
-        if error.detail and self._endpoint.api_key:
-            error.detail = mask(error.detail, [self._endpoint.api_key])
+        if error.detail and self._secrets:
+            error.detail = mask(error.detail, self._secrets)
         return error

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import path, reverse
@@ -26,9 +27,11 @@ from chatsite.policies.values import fits
 
 
 class Recorded(admin.ModelAdmin):
-    """Who changed what is in the audit log: the names of the fields, never what a key is."""
+    """Who changed what is in the audit log: the names of the fields, and what of `told` holds now. Never a key."""
 
     what = ""
+    told: frozenset[str] = frozenset()
+    """Fields whose values are small, and no secret."""
     list_per_page = 50
     show_full_result_count = False
 
@@ -37,12 +40,16 @@ class Recorded(admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        self._record(request, obj, "changed" if change else "made", fields=sorted(form.changed_data))
+        changed = sorted(form.changed_data)
+        now = {name: getattr(obj, name) for name in changed if name in self.told}
+        self._record(request, obj, "changed" if change else "made", fields=changed, now=now)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        routes = routes_of(obj)  # they go with it
         super().delete_model(request, obj)
-        self._record(request, obj, "deleted")
+        self._record(request, obj, "deleted", routes=routes)
 
+    @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         for row in queryset:
             self.delete_model(request, row)
@@ -57,9 +64,20 @@ class Recorded(admin.ModelAdmin):
         )
 
 
+def routes_of(row: Endpoint | Model) -> str:
+    """`house at local as own-name, ...`: one text, which the log cuts where it would refuse a long list."""
+    routes = row.routes.select_related("model", "endpoint")
+    return ", ".join(
+        f"{route.model.name} at {route.endpoint.name}"
+        + (f" as {route.name_there}" if route.name_there else "")
+        for route in routes
+    )
+
+
 @admin.register(Endpoint)
 class EndpointAdmin(Recorded):
     what = "endpoint"
+    told = frozenset(("dialect", "base_url", "lists_models", "enabled"))
     form = EndpointForm
     change_form_template = "admin/catalog/endpoint.html"
     list_display = ("name", "dialect", "base_url", "has_key", "lists_models", "enabled")
@@ -82,6 +100,7 @@ class EndpointAdmin(Recorded):
         route = row.routes.select_related("model").first()
         model = (route.name_there or route.model.name) if route is not None else ""
         outcome = asyncio.run(try_endpoint(entries.entry_of(row), model))
+        self._record(request, row, "tried", well=outcome.well, base_url=row.base_url)
         level = messages.SUCCESS if outcome.well else messages.ERROR
         self.message_user(request, f"{row.name}: {outcome.words}", level)
         return redirect(reverse("admin:catalog_endpoint_change", args=[row.pk]))
@@ -95,6 +114,7 @@ class RouteInline(admin.TabularInline):
 @admin.register(Model)
 class ModelAdmin(Recorded):
     what = "model"
+    told = frozenset(("enabled", "price_input", "price_output", "price_cached", "context", "images", "tools"))
     inlines = (RouteInline,)
     list_display = ("name", "label", "prices", "context", "images", "tools", "served_by", "enabled")
     search_fields = ("name", "label")
@@ -112,8 +132,7 @@ class ModelAdmin(Recorded):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
         if any(formset.has_changed() for formset in formsets):
-            names = form.instance.routes.values_list("endpoint__name", flat=True)
-            self._record(request, form.instance, "routed", endpoints=list(names))
+            self._record(request, form.instance, "routed", routes=routes_of(form.instance))
 
     @admin.display(description=gettext_lazy("prices"))
     def prices(self, row: Model) -> str:

@@ -24,10 +24,13 @@ from django.db.models.signals import post_delete, post_save
 
 from agent.providers.addresses import Reach
 from chatsite.catalog import models, sealing
+from chatsite.catalog.headers import is_secret
 
 log = logging.getLogger(__name__)
 
 FRESH = 3.0
+SHORTEST_KEY = 4
+"""Characters. What is shorter hides nothing, and would be found everywhere."""
 NEVER, REPLACED = float("-inf"), float("inf")
 
 Prices = Mapping[str, tuple[float, ...]]
@@ -42,7 +45,7 @@ class EndpointEntry:
     dialect: str
     base_url: str
     api_key: str = field(default="", repr=False)
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     lists: bool = True
     connect: float | None = None
     first_byte: float | None = None
@@ -89,6 +92,13 @@ class Entries:
                 for _, there in model.routes:
                     found.setdefault(there, model.price)
         return found
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may see in what is shown or kept of requests: the keys, and headers that hold one."""
+        keys = [endpoint.api_key for endpoint in self.endpoints]
+        keys += [text for each in self.endpoints for name, text in each.headers if is_secret(name)]
+        return tuple(key for key in keys if len(key) >= SHORTEST_KEY)
 
     @cached_property
     def facts(self) -> Facts:
@@ -223,8 +233,8 @@ def entry_of(row: models.Endpoint) -> EndpointEntry:
         name=row.name,
         dialect=row.dialect,
         base_url=row.base_url,
-        api_key=_key_of(row),
-        headers=tuple(sorted(row.headers.items())),
+        api_key=_opened(row, "the key", row.sealed_key),
+        headers=tuple(sorted(_headers_of(row).items())),
         lists=row.lists_models,
         connect=row.connect_timeout,
         first_byte=row.first_byte_timeout,
@@ -232,11 +242,16 @@ def entry_of(row: models.Endpoint) -> EndpointEntry:
     )
 
 
-def _key_of(row: models.Endpoint) -> str:
+def _headers_of(row: models.Endpoint) -> dict[str, str]:
+    opened = {name: _opened(row, name, sealed) for name, sealed in row.sealed_headers.items()}
+    return row.headers | {name: text for name, text in opened.items() if text}
+
+
+def _opened(row: models.Endpoint, what: str, sealed: str) -> str:
     try:
-        return sealing.unseal(row.sealed_key)
+        return sealing.unseal(sealed)
     except sealing.CannotOpen:
-        log.error("the key of the endpoint %s was sealed under another SECRET_KEY; enter it again", row.name)
+        log.error("%s of the endpoint %s was sealed under another SECRET_KEY; enter it again", what, row.name)
         return ""
 
 

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agent.errors import InvalidRequest
 from agent.providers.http import Endpoint as Address
+from chatsite.catalog.headers import check_plain
 
 A_NAME = RegexValidator(
     re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"),
@@ -24,8 +25,6 @@ A_NAME = RegexValidator(
 )
 SECONDS = [MinValueValidator(0.1), MaxValueValidator(3600)]
 A_PRICE = [MinValueValidator(0)]
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 
 
 def check_model_name(name: str) -> None:
@@ -33,25 +32,8 @@ def check_model_name(name: str) -> None:
         raise ValidationError(_("Write 1 to 200 printable characters, without blanks at the ends."))
 
 
-def check_headers(value: object) -> None:
-    """Raises ValidationError in words."""
-    if not isinstance(value, dict) or len(value) > 20:
-        raise ValidationError(_("Write a line for each header, as name: value."))
-    for name, text in value.items():
-        if not HEADER_NAME.fullmatch(name):
-            raise ValidationError(_("“%(name)s” is no header's name.") % {"name": name[:50]})
-        if name.lower() in SECRET_HEADERS:
-            raise ValidationError(
-                _("“%(name)s” would hold a key. Write the key where keys go.") % {"name": name}
-            )
-        if not isinstance(text, str) or not (text.isascii() and text.isprintable()):
-            raise ValidationError(
-                _("The value of “%(name)s” must be ASCII text of one line.") % {"name": name}
-            )
-
-
 class Endpoint(models.Model):
-    """Somewhere models are served. The key is kept sealed, and never shown again."""
+    """Somewhere models are served. Its key, and headers that hold one, are kept sealed and never shown again."""
 
     class Dialect(models.TextChoices):
         OPENAI = "openai", _("OpenAI's (also Ollama, vLLM, llama.cpp, OpenRouter, ...)")
@@ -65,7 +47,9 @@ class Endpoint(models.Model):
         help_text=_("Such as https://api.example.com/v1, without user or query."),
     )
     sealed_key = models.TextField(blank=True, editable=False)
-    headers = models.JSONField(_("further headers"), default=dict, blank=True, validators=[check_headers])
+    headers = models.JSONField(_("further headers"), default=dict, blank=True, validators=[check_plain])
+    sealed_headers = models.JSONField(default=dict, blank=True, editable=False)
+    """Name -> sealed value, of those that hold a key."""
     lists_models = models.BooleanField(
         _("ask it for its models"),
         default=True,

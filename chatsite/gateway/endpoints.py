@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +32,7 @@ from agent.providers.base import Provider
 from agent.providers.http import Endpoint as Address
 from agent.providers.http import HttpProvider, Timeouts
 from chatsite.catalog.entries import NONE, Entries
+from chatsite.catalog.headers import is_framing, is_name, is_value
 from chatsite.gateway.bodies import MAX_NAME, is_model_name
 from chatsite.gateway.conf import setting
 from chatsite.gateway.dialects import CODECS, Dialect
@@ -40,7 +40,6 @@ from chatsite.gateway.dialects import CODECS, Dialect
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 ENDPOINT_FIELDS = frozenset({"dialect", "base_url", "api_key", "api_key_env", "headers", "models"})
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 TIMEOUT_FIELDS = {"connect_timeout": "connect", "first_byte_timeout": "first_byte", "idle_timeout": "idle"}
 A_MODEL_NAME = f"a model's name has 1 to {MAX_NAME} characters, all of them printable"
 
@@ -233,9 +232,13 @@ def _key(entry: Mapping[str, Any], where: str) -> str:
 def _headers(entry: Mapping[str, Any], where: str) -> dict[str, str]:
     headers = _object(entry.get("headers", {}), f"{where}.headers")
     for name, value in headers.items():
-        if not HEADER_NAME.fullmatch(name):
+        if not is_name(name):
             raise ConfigError(f"{where}.headers has the name {name!r}; write a header's, such as x-team.")
-        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+        if is_framing(name):
+            raise ConfigError(
+                f"{where}.headers has {name!r}: how a request is sent is decided here. Leave it out."
+            )
+        if not is_value(value):
             raise ConfigError(f"{where}.headers.{name} must be ASCII text of one line.")
     return dict(headers)
 

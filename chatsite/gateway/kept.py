@@ -17,6 +17,7 @@ from typing import Any
 
 from agent.text import storable
 from chatsite.adminkit.masking import HIDDEN, SECRET_NAMES, is_secret, masked
+from chatsite.catalog import entries
 from chatsite.gateway.conf import setting
 from chatsite.gateway.records import Body
 
@@ -41,7 +42,8 @@ def text_of(body: Body) -> str:
 
 def endpoint_keys() -> list[str]:
     named = [setting(name) for name in KEY_SETTINGS]
-    return [key for key in (*named, *_keys_in(setting("GATEWAY_MODELS"))) if len(key) >= 4]
+    configured = [key for key in (*named, *_keys_in(setting("GATEWAY_MODELS"))) if len(key) >= 4]
+    return [*configured, *entries.current().secrets]
 
 
 def _keys_in(value: Any) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -505,6 +506,22 @@ async def test_another_client_may_be_given():
         events, error = await collect(provider.stream(ask()))
     assert error is None
     assert turn_of(events)[0].text == "Hi"
+
+
+async def test_headers_of_the_endpoint_s_own_replace_the_dialect_s_and_are_in_no_error(dialect: str):
+    theirs = "t-0123456789"
+    refusal = Raw(
+        [json.dumps({"error": {"message": f"{theirs} is not known"}}).encode()], 400, "application/json"
+    )
+    async with StandIn(refusal) as server:
+        provider = provider_of(server, dialect, headers={"Authorization": theirs, "X-API-Key": theirs})
+        _, error = await collect(provider.stream(ask()))
+    sent = server.exchanges[0].headers
+    assert (sent["authorization"], sent["x-api-key"]) == (theirs, theirs)
+    assert KEY not in str(sent)
+    assert error is not None
+    assert theirs not in f"{error} {error.detail}"
+    assert "is not known" in str(error.detail)
 
 
 def test_the_key_is_in_no_repr():

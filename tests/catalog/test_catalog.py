@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
@@ -18,7 +20,7 @@ from agent.providers.http import close_shared_clients
 from chatsite.accounts import keys
 from chatsite.asgi import application
 from chatsite.audit.models import Entry
-from chatsite.catalog import entries, sealing, trying
+from chatsite.catalog import entries, forms, sealing, trying
 from chatsite.catalog.models import Endpoint, Model, Route
 from chatsite.chat import budgets
 from chatsite.chat.agents import Agents
@@ -97,6 +99,62 @@ def test_a_key_sealed_under_an_older_secret_opens_while_that_is_a_fallback(setti
         sealing.unseal(sealed)
 
 
+SECRETS = {"x-api-key": "xk-0123456789", "x-house-token": "ht-0123456789", "cookie": "session=ck-0123456789"}
+
+
+def written(headers: dict[str, str], **more: str) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in (headers | more).items())
+
+
+@pytest.mark.django_db
+def test_headers_that_hold_a_key_are_sealed_sent_and_never_shown_again(root, settings, caplog):
+    settings.PRIVATE_ENDPOINTS = True
+    with StandIn().in_thread() as standin:
+        row = save(root, base_url=standin.openai_url, headers=written(SECRETS, **{"X-Team": "ours"}))
+        page = root.get(reverse("admin:catalog_endpoint_change", args=[row.pk])).content.decode()
+        root.post(reverse("admin:catalog_endpoint_try", args=[row.pk]))
+        sent = standin.exchanges[0].headers
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM catalog_endpoint")
+        kept = str(cursor.fetchall())
+    seen = page + kept + str(list(Entry.objects.values())) + repr(entries.entry_of(row)) + caplog.text
+    assert not [text for text in SECRETS.values() if text in seen]
+    assert f"x-team: ours\ncookie: {forms.KEPT}" in page
+    assert {name: sent[name] for name in SECRETS} == SECRETS
+    assert sent["x-team"] == "ours"
+    assert set(SECRETS.values()) < set(entries.Entries((entries.entry_of(row),)).secrets)
+
+
+@pytest.mark.django_db
+def test_dots_keep_a_sealed_header_and_without_its_line_it_is_forgotten(root):
+    save(root, headers=written(SECRETS))
+    row = save(root, headers=f"x-api-key: {forms.KEPT}\ncookie: another=1", api_key="")
+    assert dict(entries.entry_of(row).headers) == {"x-api-key": SECRETS["x-api-key"], "cookie": "another=1"}
+    assert save(root, headers="", api_key="").sealed_headers == {}
+
+
+@pytest.mark.django_db
+def test_an_address_that_moves_does_not_take_sealed_headers_along(root):
+    row = save(root, headers="x-api-key: xk-0123456789", api_key="")
+    url = reverse("admin:catalog_endpoint_change", args=[row.pk])
+    moved = form(api_key="", base_url="https://thief.example/v1", headers=f"x-api-key: {forms.KEPT}")
+    assert "write the value of x-api-key anew" in root.post(url, moved).content.decode()
+    assert root.post(url, moved | {"headers": "x-api-key: another"}).status_code == 302
+
+
+@pytest.mark.django_db
+def test_headers_that_an_older_version_kept_open_are_sealed_by_the_migration():
+    row = Endpoint.objects.create(
+        name="old",
+        base_url="https://x/v1",
+        headers={"X-Token": "t-0123456789", "Host": "y", "X-Team": "ours"},
+    )
+    import_module("chatsite.catalog.migrations.0002_sealed_headers").seal(apps, None)
+    row.refresh_from_db()
+    assert row.headers == {"x-team": "ours"}
+    assert dict(entries.entry_of(row).headers) == {"x-team": "ours", "x-token": "t-0123456789"}
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("changes", "words"),
@@ -106,7 +164,22 @@ def test_a_key_sealed_under_an_older_secret_opens_while_that_is_a_fallback(setti
         ({"name": "openai"}, "The environment has an endpoint of that name"),
         ({"name": "a/b"}, "letters, digits"),
         ({"api_key": "sk-ü"}, "no such characters"),
-        ({"headers": "authorization: Bearer x"}, "would hold a key"),
+        *(
+            ({"headers": f"{name}: x"}, "is decided here")
+            for name in (
+                "Host",
+                "Transfer-Encoding",
+                "content-length",
+                "CONNECTION",
+                "accept-encoding",
+                "te",
+                "upgrade",
+            )
+        ),
+        ({"headers": "x-a: 1\nX-A: 2"}, "is there twice"),
+        ({"headers": "x a: 1"}, "no header&#x27;s name"),
+        ({"headers": f"x-token: {forms.KEPT}"}, "No value of “x-token” is kept"),
+        ({"headers": "\n".join(f"x-{n}: 1" for n in range(21))}, "at most 20 headers"),
         ({"headers": "no colon"}, "as name: value"),
         ({"headers": "x-a: b\x00c"}, "ASCII text of one line"),
         ({"connect_timeout": "0"}, "greater than or equal"),
@@ -160,6 +233,10 @@ def test_the_button_says_what_the_endpoint_says(root, settings, plays, model, al
     assert words in str(message)
     assert KEY not in str(message)
     assert asked == 0 or allowed
+    entry = Entry.objects.get(action="endpoint.tried")
+    assert (entry.actor_name, entry.subject) == ("root", "endpoint local")
+    assert entry.facts == {"well": "It has 2" in words or "answers" in words, "base_url": row.base_url}
+    assert KEY not in str(list(Entry.objects.values()))
 
 
 @pytest.mark.django_db
@@ -324,10 +401,32 @@ def test_one_price_without_the_other_is_refused(root):
 
 
 @pytest.mark.django_db
-def test_which_endpoints_serve_a_model_from_now_on_is_on_record(root):
-    endpoint = Endpoint.objects.create(name="local", base_url="https://local.example/v1")
-    data = {"name": "house", "enabled": "on", "routes-TOTAL_FORMS": "1", "routes-INITIAL_FORMS": "0",
-            "routes-0-endpoint": endpoint.pk, "routes-0-name_there": "own", "routes-0-position": "0"}  # fmt: skip
+def test_each_change_of_an_endpoint_a_model_and_its_routes_is_on_record(root):
+    endpoint = save(root, base_url="https://local.example/v1")
+    save(root, base_url="https://other.example/v1", headers="x-token: t-0123456789")
+    data = {"name": "house", "enabled": "on", "price_input": "1", "price_output": "2", "routes-TOTAL_FORMS": "1",
+            "routes-INITIAL_FORMS": "0", "routes-0-endpoint": endpoint.pk, "routes-0-name_there": "own",
+            "routes-0-position": "0"}  # fmt: skip
     assert root.post(reverse("admin:catalog_model_add"), data).status_code == 302
-    entry = Entry.objects.get(action="model.routed")
-    assert (entry.subject, entry.facts) == ("model house", {"endpoints": ["local"]})
+    chosen = {"action": "delete_selected", "_selected_action": [endpoint.pk], "post": "yes"}
+    assert root.post(reverse("admin:catalog_endpoint_changelist"), chosen).status_code == 302
+    said = {(entry.action, entry.subject): entry.facts for entry in Entry.objects.all()}
+    assert said["endpoint.made", "endpoint local"]["now"]["base_url"] == "https://local.example/v1"
+    assert said["endpoint.changed", "endpoint local"] == {
+        "fields": ["api_key", "base_url", "headers"], "now": {"base_url": "https://other.example/v1"}
+    }  # fmt: skip
+    assert said["model.made", "model house"]["now"]["price_output"] == "2"
+    assert said["model.routed", "model house"] == {"routes": "house at local as own"}
+    assert said["endpoint.deleted", "endpoint local"] == {"routes": "house at local as own"}
+    assert "t-0123456789" not in str(said)
+
+
+@pytest.mark.django_db
+def test_routes_of_many_long_names_are_cut_in_the_record_and_not_refused(root):
+    made = [Endpoint.objects.create(name=f"e{n}", base_url="https://x/v1") for n in range(30)]
+    data = {"name": "ü" * 200, "enabled": "on", "routes-TOTAL_FORMS": "30", "routes-INITIAL_FORMS": "0"}
+    for number, endpoint in enumerate(made):
+        data |= {f"routes-{number}-endpoint": endpoint.pk, f"routes-{number}-name_there": "ü" * 200,
+                 f"routes-{number}-position": "0"}  # fmt: skip
+    assert root.post(reverse("admin:catalog_model_add"), data).status_code == 302
+    assert Entry.objects.get(action="model.routed").facts["routes"].endswith("…")

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from chatsite.catalog import entries
 from chatsite.gateway.kept import HIDDEN, MOST_KEPT, text_of
 
 FILE = base64.b64encode(bytes(range(256)) * 100).decode()
@@ -58,6 +59,18 @@ def test_secrets_are_never_kept(form, settings):
 def test_words_that_only_look_like_keys_are_kept():
     body = {"content": "Use api_documentation_search and key_points; ask task-force-number-12."}
     assert json.loads(text_of(body)) == body
+
+
+def test_what_administrators_endpoints_are_asked_with_is_kept_nowhere():
+    sealed = entries.EndpointEntry(
+        "it",
+        "openai",
+        "https://x/v1",
+        api_key="plainkey",
+        headers=(("x-token", "plaintoken"), ("x-team", "ours")),
+    )
+    entries.use_entries(entries.Entries((sealed,)))
+    assert text_of("plainkey plaintoken ours") == f"{HIDDEN} {HIDDEN} ours"
 
 
 def test_a_stream_is_kept_as_it_came_without_its_secrets():

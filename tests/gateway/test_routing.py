@@ -284,6 +284,8 @@ WRONG = [
     ({"endpoints": {"a": {**GOOD, "headers": {"x": "é"}}}}, "a.headers.x"),
     ({"endpoints": {"a": {**GOOD, "headers": {"a b": "c"}}}}, "a.headers has the name 'a b'"),
     ({"endpoints": {"a": {**GOOD, "headers": {"": "c"}}}}, "a.headers has the name ''"),
+    ({"endpoints": {"a": {**GOOD, "headers": {"Content-Length": "1"}}}}, "a.headers has 'Content-Length'"),
+    ({"endpoints": {"a": {**GOOD, "headers": {"host": "b"}}}}, "a.headers has 'host'"),
     ({"endpoints": {"a": {**GOOD, "dialect": ["openai"]}}}, "GATEWAY_MODELS.endpoints.a.dialect"),
     ({"endpoints": {"a": {**GOOD, "base_url": "http://x:99999/v1"}}}, "GATEWAY_MODELS.endpoints.a:"),
     ({"endpoints": {"a": {**GOOD, "idle_timeout": float("nan")}}}, "a.idle_timeout is nan"),

@@ -166,8 +166,7 @@ def _pretty(text: str) -> str:
 
 def without_secrets(body: dict[str, Any]) -> dict[str, Any]:
     """The same without what looks like a secret, and without the keys of the endpoints."""
-    added = (entry.api_key for entry in entries.current().endpoints)
-    keys = [key for key in (*map(setting, KEYS), *added) if len(key) >= 4]
+    keys = [*(key for key in map(setting, KEYS) if len(key) >= 4), *entries.current().secrets]
     hidden: dict[str, Any] = masked_json(body, keys)
     return hidden
 
