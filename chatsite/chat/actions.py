@@ -21,7 +21,15 @@ from agent import InvalidRequest, ToolRegistry
 from agent.approvals import Resolution, check_resolutions
 from agent.messages import NOTICE, Message, TextPart, ToolResultPart
 from agent.wire.parts import dump_parts
-from chatsite.chat import attachments, metering, models, questions, statements, store
+from chatsite.chat import (
+    attachments,
+    branches,
+    metering,
+    models,
+    questions,
+    row_values,
+    statements,
+)
 from chatsite.chat.models import ApprovalRule, Run, Thread, new_public_id, new_run_id
 from chatsite.chat.problems import Busy, Conflict, NothingToContinue, NothingToRetry, Unanswerable
 from chatsite.policies.quotas import Account
@@ -133,7 +141,7 @@ def ask(thread: Thread, message: Message, client_id: str, start: Start) -> Begun
 
 def _check_same(known: models.Message, message: Message) -> None:
     """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
-    kept = store.message_of(known)
+    kept = row_values.message_of(known)
     if (kept.text, attachments.ids_in([kept])) != (message.text, attachments.ids_in([message])):
         raise Conflict(
             gettext("This message was sent already, with another text. Reload the page to see it.")
@@ -152,7 +160,7 @@ def retry(
     earlier answer stays a sibling in the tree.
     """
     thread = locked(thread)
-    path = store.active_branch(thread)
+    path = branches.active_branch(thread)
     if message_id is not None:
         named = next((place for place, row in enumerate(path) if row.public_id == message_id), -1)
         path = path[: named + 1]
@@ -195,7 +203,7 @@ def answer(
         raise Unanswerable(
             gettext("This was answered already; look at the thread for what came of it."), "already_answered"
         )
-    shown = store.runs_on_branch(thread)
+    shown = branches.runs_on_branch(thread)
     if any(row.run_id not in shown for row in rows):
         raise Unanswerable(
             gettext("This was asked on another branch of the thread. Show that branch, then answer."),
@@ -232,7 +240,7 @@ def take_client_results(
     thread = locked(thread)
     check_free(thread, start.run_id)
     last = thread.runs.order_by("-pk").first()
-    if last is not None and last.pk not in store.runs_on_branch(thread):
+    if last is not None and last.pk not in branches.runs_on_branch(thread):
         raise Conflict(
             gettext("The calls were made on another branch of the thread. Show that branch first.")
         )
@@ -259,7 +267,7 @@ def continue_lost(*, thread: Thread, start: Start, run_id: str | None = None) ->
         return Begun(thread, last, fresh=False)
     if last is None or last.state != Run.State.LOST or not _is_run(last, run_id):
         raise NothingToContinue()
-    if last.pk not in store.runs_on_branch(thread):
+    if last.pk not in branches.runs_on_branch(thread):
         raise NothingToContinue()
     check_free(thread, start.run_id)
     run = begin_continuation(thread, last, start, Run.Continuation.ASKED)
@@ -271,9 +279,9 @@ def begin_continuation(thread: Thread, lost: Run, start: Start, kind: str) -> Ru
     start = _carrying(start, lost, *lost.given)
     run = _begin(thread, start, parent=lost, continuation=kind)
     row = thread.head
-    if row is not None and row.role == models.Message.Role.ASSISTANT and _is_cut(store.message_of(row)):
+    if row is not None and row.role == models.Message.Role.ASSISTANT and _is_cut(row_values.message_of(row)):
         notice = Message(new_public_id(), "system", (TextPart(GO_ON),), metadata={NOTICE: "resumed"})
-        thread.head = store.row_of(notice, thread_id=thread.pk, run_id=run.pk, parent_id=row.pk)
+        thread.head = row_values.row_of(notice, thread_id=thread.pk, run_id=run.pk, parent_id=row.pk)
         thread.head.save(force_insert=True)
     thread.save(update_fields=["head", "model", "updated_at"])
     return run
@@ -385,7 +393,7 @@ def _first_message(owner: Any, public_id: str | None, client_id: str) -> models.
 
 def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     """Put the message that the run answers at the thread's end."""
-    row = store.row_of(
+    row = row_values.row_of(
         message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, client_id=client_id
     )
     statements.insert(row)

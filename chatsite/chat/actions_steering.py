@@ -17,7 +17,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from agent.messages import Message, TextPart
 from chatsite.care import holds
-from chatsite.chat import actions, models, store, transfer, tree
+from chatsite.chat import actions, branches, models, row_values, transfer, tree
 from chatsite.chat.actions import Begun, Start
 from chatsite.chat.models import Interrupt, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Conflict
@@ -50,7 +50,7 @@ def edit(*, thread: Thread, message_id: str, message: Message, client_id: str, s
         raise Conflict(NOT_A_QUESTION)
     actions.check_free(thread, start.run_id)
     actions.check_new(thread, message)
-    files = tuple(part for part in store.message_of(old).parts if not isinstance(part, TextPart))
+    files = tuple(part for part in row_values.message_of(old).parts if not isinstance(part, TextPart))
     thread.head_id = old.parent_id
     return actions.ask(thread, replace(message, parts=(*files, *message.parts)), client_id, start)
 
@@ -100,7 +100,7 @@ def fork(*, thread: Thread, message_id: str, owner: Any) -> Thread:
     """A new thread of the owner's with everything up to this message. No call of it is open there."""
     row = _message(thread, message_id)
     thread.head_id = row.pk
-    file = transfer.file_of(thread, store.active_branch(thread))
+    file = transfer.file_of(thread, branches.active_branch(thread))
     new = transfer.take_in(owner, file)
     Thread.objects.filter(pk=new.pk).update(titled=thread.titled, updated_at=timezone.now())
     return new
@@ -150,7 +150,7 @@ def _rows(thread: Thread) -> dict[int | None, models.Message]:
 
 def _move(thread: Thread, rows: dict[int | None, models.Message], head: models.Message | None) -> None:
     """Show the branch that ends there."""
-    path = store.path_to(rows, head.pk if head is not None else None)
+    path = branches.path_to(rows, head.pk if head is not None else None)
     for row, run_pk in tree.owners(path):
         models.Message.objects.filter(pk=row.pk).update(run_id=run_pk)
     Thread.objects.filter(pk=thread.pk).update(head=head, branch=F("branch") + 1)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from agent.wire.agui import encode_interrupt, encode_ui_messages
-from chatsite.chat import access, attachments, commands, db, eventlog, questions, store
+from chatsite.chat import (
+    access,
+    attachments,
+    commands,
+    db,
+    eventlog,
+    questions,
+    store,
+)
 from chatsite.chat.api_stream import stream_of
 from chatsite.chat.api_values import Asked, Refused, Reply, json_reply
 from chatsite.chat.models import Message, Run

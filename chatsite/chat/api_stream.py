@@ -17,11 +17,11 @@ from django.db import DatabaseError
 from agent.events import Event, RunError, RunStarted, Terminal, ToolCallResult
 from agent.wire.agui import RunInput, encode_event_json, load_parts
 from agent.wire.sse import encode_sse
-from chatsite.chat import db, draining, eventlog, news, runner, store
+from chatsite.chat import cursors, db, draining, eventlog, news, runner
 from chatsite.chat.api_values import DOOR, Asked, Reply
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Unanswerable
-from chatsite.chat.store import Cursor
 from chatsite.chat.stream import HEADERS, Frames, Recheck, guarded, in_pieces
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ CONTINUE = "continue"
 
 
 def stream_of(thread: Thread, run: Run, asked: Asked) -> Reply:
-    after = store.parse_cursor(asked.headers.get("last-event-id", ""))
+    after = cursors.parse_cursor(asked.headers.get("last-event-id", ""))
     number = after.number if after is not None and after.run_id == run.public_id else 0
     frames = guarded(_events_of(thread, run, number), Recheck(asked.credential, thread.public_id))
     return Reply(200, frames, HEADERS)

@@ -24,11 +24,11 @@ from pydantic import ValidationError
 
 from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import access, commands, db, draining, eventlog, store
+from chatsite.chat import access, commands, cursors, db, draining, eventlog
 from chatsite.chat.access import Credential
 from chatsite.chat.command_values import CommandAdapter
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.problems import Invalid, KeyOutOfScope, KeyRefused, Missing, NotStored, Problem
-from chatsite.chat.store import Cursor
 from chatsite.chat.stream import Recheck, numbered_json
 from chatsite.languages import speak_to
 
@@ -58,7 +58,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             return
         await self.accept()
         after = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("after", [""])[0]
-        self.following = asyncio.create_task(self._follow(thread, store.parse_cursor(after)))
+        self.following = asyncio.create_task(self._follow(thread, cursors.parse_cursor(after)))
 
     async def disconnect(self, code: int) -> None:
         if self.following is not None:

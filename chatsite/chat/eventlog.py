@@ -23,10 +23,10 @@ from agent.events import Event, Terminal
 from agent.messages import Transcript
 from agent.reducer import apply
 from agent.underway import NOTHING, Underway, take
-from chatsite.chat import db, draining, store
+from chatsite.chat import db, draining, kept_log, store
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.state import InterruptView, RunView, Segment, ThreadState, refilled
-from chatsite.chat.store import Cursor
 from chatsite.watch.counters import Gauge
 
 AT_ONCE = 64
@@ -327,16 +327,16 @@ async def follow_run(
                 found, over = [], False
             else:
                 over = not await db.read(_is_active, run_pk)  # asked first: what ended has its end in the log
-                found = await db.read(store.events_after, run_pk, after, at_most=AT_ONCE)
+                found = await db.read(kept_log.events_after, run_pk, after, at_most=AT_ONCE)
                 if found and 0 < after < found[0][0] - 1:
-                    told_to_no_avail = await db.read(store.snapshot_in_gap, run_pk, after)
+                    told_to_no_avail = await db.read(kept_log.snapshot_in_gap, run_pk, after)
                     found = [(found[0][0] - 1, each) for each in told_to_no_avail] + found
             if found:
                 after = found[-1][0]
                 yield Heard(run_id, tuple(found))
                 if isinstance(found[-1][1], Terminal):
                     return
-            elif over and after > await db.read(store.last_number, run_pk):
+            elif over and after > await db.read(kept_log.last_number, run_pk):
                 after = 0  # a place that this log never had: tell it from the start
             elif over:
                 return
@@ -362,7 +362,7 @@ async def follow_events(thread: Thread, after: Cursor | None) -> AsyncIterator[H
                         number = heard.events[-1][0] if heard.events else number
                         yield heard
             seen = channel.version
-            following = await db.read(store.next_run, thread.pk, run.pk if run is not None else 0)
+            following = await db.read(kept_log.next_run, thread.pk, run.pk if run is not None else 0)
             if following is not None:
                 run, number = following, 0
             elif not await channel.changed(seen):
@@ -401,7 +401,7 @@ def _state_until(thread_pk: int, cursor: Cursor) -> ThreadState | None:
     thread = Thread.objects.get(pk=thread_pk)
     newest = thread.runs.order_by("-pk").first()
     ended = newest is not None and newest.public_id == cursor.run_id and newest.state not in Run.ACTIVE
-    if newest is not None and ended and cursor.number == store.last_number(newest.pk):
+    if newest is not None and ended and cursor.number == kept_log.last_number(newest.pk):
         return store.load_state(thread)
     return store.load_state(thread, cursor) if cursor.number <= FOLD_AT_MOST else None
 

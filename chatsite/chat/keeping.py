@@ -11,7 +11,6 @@ All of it in one transaction, which the caller holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,24 +18,15 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from agent.events import (
-    Cancelled,
-    Event,
-    Interrupted,
-    ReasoningMessageContent,
-    RunError,
-    RunFinished,
-    Terminal,
-    TextMessageContent,
-    ToolCallArgs,
-)
+from agent.events import Cancelled, Event, Interrupted, RunError, RunFinished, Terminal
 from agent.messages import Message
 from agent.receipts import RECEIPT
-from agent.wire import jsontext
 from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
-from chatsite.chat import budgets, metering, models, questions, requests, statements, store
-from chatsite.chat.models import Run, Thread, ToolCall
+from chatsite.chat import budgets, metering, models, questions, requests, row_values, statements
+from chatsite.chat.ledger_rows import CallChange, write_calls
+from chatsite.chat.logrows import pack
+from chatsite.chat.models import Run, Thread
 
 State = Run.State
 
@@ -48,45 +38,6 @@ class RunTaken(Exception):
 # In SQL: these are most of all rows.
 INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
 STILL_OURS = "id = %s AND state IN (%s, %s) AND (owner = %s OR %s IS NULL)"
-EventRow = tuple[int, int, int, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class CallChange:
-    """All that is known of one call. `run_pk` is the run that asked for it, None: the batch's own."""
-
-    call_id: str
-    name: str
-    arguments: str
-    state: str
-    run_pk: int | None = None
-    edited_arguments: str = ""
-    claimed_at: datetime | None = None
-    result: str = ""
-    error_code: str = ""
-    finished_at: datetime | None = None
-    duration_ms: int | None = None
-
-
-def known_calls(thread_pk: int, call_ids: Iterable[str]) -> dict[str, CallChange]:
-    """What the rows say of these calls, whichever run of the thread asked for them."""
-    rows = ToolCall.objects.filter(run__thread_id=thread_pk, call_id__in=list(call_ids)).order_by("pk")
-    return {
-        row.call_id: CallChange(
-            call_id=row.call_id,
-            name=row.name,
-            arguments=row.arguments,
-            state=row.state,
-            run_pk=row.run_id,
-            edited_arguments=row.edited_arguments,
-            claimed_at=row.claimed_at,
-            result=row.result,
-            error_code=row.error_code,
-            finished_at=row.finished_at,
-            duration_ms=row.duration_ms,
-        )
-        for row in rows
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +87,14 @@ def keep(batch: Batch) -> int | None:
     if not statements.update(Run, {"turns": batch.turns} | _end_of(batch), STILL_OURS, ours):
         raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
-        cursor.executemany(INSERT_EVENT, _pack(batch.run_pk, batch.first, batch.events, batch.at))
+        cursor.executemany(INSERT_EVENT, pack(batch.run_pk, batch.first, batch.events, batch.at))
     head = _append_messages(batch) if batch.messages else batch.head
     for message, before in batch.inserted:
         _insert_message(batch, message, before)
     for message in batch.rewritten:
         _rewrite_message(batch, message)
     if batch.calls:
-        _write_calls(batch)
+        write_calls(batch.calls, run_pk=batch.run_pk, at=batch.at)
     for note in batch.requests:
         requests.keep(batch.run_pk, note)
     if batch.terminal is not None:
@@ -156,7 +107,7 @@ def keep(batch: Batch) -> int | None:
 def _append_messages(batch: Batch) -> int | None:
     head = batch.head
     for message in batch.messages:
-        row = store.row_of(
+        row = row_values.row_of(
             message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at
         )
         if batch.terminal is not None and message is batch.last_said:
@@ -169,7 +120,7 @@ def _append_messages(batch: Batch) -> int | None:
 
 def _rewrite_message(batch: Batch, message: Message) -> None:
     row = models.Message.objects.get(thread_id=batch.thread_pk, public_id=message.id)
-    ours = {key: row.metadata[key] for key in store.ROW_ONLY if key in row.metadata}
+    ours = {key: row.metadata[key] for key in row_values.ROW_ONLY if key in row.metadata}
     row.parts, row.metadata = dump_parts(message.parts), {**message.metadata, **ours}
     row.save(update_fields=["parts", "metadata"])
 
@@ -177,7 +128,7 @@ def _rewrite_message(batch: Batch, message: Message) -> None:
 def _insert_message(batch: Batch, message: Message, before: str) -> None:
     """Put a message into the tree in front of another: behind its call, though somebody has spoken since."""
     follower = models.Message.objects.get(thread_id=batch.thread_pk, public_id=before)
-    row = store.row_of(
+    row = row_values.row_of(
         message,
         thread_id=batch.thread_pk,
         run_id=batch.run_pk,
@@ -188,45 +139,12 @@ def _insert_message(batch: Batch, message: Message, before: str) -> None:
     models.Message.objects.filter(pk=follower.pk).update(parent=row)
 
 
-def _write_calls(batch: Batch) -> None:
-    statements.upsert(
-        [
-            ToolCall(
-                run_id=change.run_pk or batch.run_pk,
-                call_id=change.call_id,
-                name=change.name[:200],
-                state=change.state,
-                arguments=change.arguments,
-                edited_arguments=change.edited_arguments,
-                result=change.result,
-                error_code=change.error_code[:100],
-                created_at=batch.at,
-                claimed_at=change.claimed_at,
-                finished_at=change.finished_at,
-                duration_ms=change.duration_ms,
-            )
-            for change in batch.calls
-        ],
-        unique=("run", "call_id"),
-        update=(
-            "state",
-            "arguments",
-            "edited_arguments",
-            "result",
-            "error_code",
-            "claimed_at",
-            "finished_at",
-            "duration_ms",
-        ),
-    )
-
-
 def _end_of(batch: Batch) -> dict[str, Any]:
     """What the end of a run sets in its row."""
     event = batch.terminal
     if event is None:
         return {}
-    ending, ended = ending_of(event), store.told_at(event)
+    ending, ended = ending_of(event), row_values.told_at(event)
     return {
         "tokens": sum(each.usage.total_tokens for each in event.usage),
         "cost": budgets.cost_of(event.usage),
@@ -238,7 +156,7 @@ def _end_of(batch: Batch) -> dict[str, Any]:
         "usage": encode_event(event).get("usage", []),
         "receipt": (event.metadata or {}).get(RECEIPT, {}),
         "finished_at": ended,
-        "duration_ms": max(0, store.lasted_ms(batch.began, ended)) if batch.began else None,
+        "duration_ms": max(0, row_values.lasted_ms(batch.began, ended)) if batch.began else None,
     }
 
 
@@ -280,48 +198,3 @@ def ending_of(event: RunFinished | RunError) -> Ending:
     if isinstance(event.outcome, Interrupted):
         return Ending(State.INTERRUPTED, event.stop_reason, finish_reason)
     return Ending(State.FINISHED, event.stop_reason, finish_reason)
-
-
-def _pack(run_pk: int, first: int, events: Sequence[Event], at: datetime) -> list[EventRow]:
-    """One row an event; an unbroken line of deltas of one entity is one row. A delta has no time of its own: its row
-    says `at`, when its batch was kept."""
-    rows: list[EventRow] = []
-    kept_at = round(at.timestamp() * 1000)
-    for key, group in _lines(events):
-        number = first + len(group) - 1
-        data = encode_event(group[0])
-        if key is not None:
-            data["at"] = kept_at
-            if len(group) > 1:
-                data["delta"] = [event.delta for event in group]  # type: ignore[union-attr]
-        rows.append((run_pk, first, number, data["type"], jsontext.dump(data)))
-        first = number + 1
-    return rows
-
-
-def _lines(events: Iterable[Event]) -> Iterator[tuple[object, list[Event]]]:
-    line: list[Event] = []
-    line_key: object = None
-    for event in events:
-        key = _entity(event)
-        if line and (key is None or key != line_key):
-            yield line_key, line
-            line = []
-        line.append(event)
-        line_key = key
-    if line:
-        yield line_key, line
-
-
-def _entity(event: Event) -> object:
-    """What a delta grows; None for an event that stands in a row of its own."""
-    if event.metadata is not None:
-        return None
-    match event:
-        case (
-            TextMessageContent(message_id=id)
-            | ReasoningMessageContent(message_id=id)
-            | ToolCallArgs(tool_call_id=id)
-        ):
-            return type(event), id
-    return None

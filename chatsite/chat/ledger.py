@@ -30,7 +30,7 @@ from agent.messages import ContentPart, Message, ToolCallPart, Transcript, open_
 from agent.receipts import BEGUN
 from agent.wire import jsontext
 from agent.wire.parts import dump_parts
-from chatsite.chat.keeping import CallChange
+from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import ToolCall
 
 State = ToolCall.State

@@ -14,10 +14,18 @@ from agent.context import NOTHING_BEFORE, Before
 from agent.events import Event, StepFinished, ToolCallStart
 from agent.messages import Message, ToolResultPart
 from agent.wire.parts import load_parts
-from chatsite.chat import choices, db, keeping, questions, store, unfinished
+from chatsite.chat import (
+    choices,
+    db,
+    kept_log,
+    ledger_rows,
+    questions,
+    store,
+    unfinished,
+)
 from chatsite.chat.actions import Begun
 from chatsite.chat.choices import Choices
-from chatsite.chat.keeping import CallChange
+from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import Run, ToolCall
 from chatsite.chat.state import ThreadState
 
@@ -61,7 +69,7 @@ def _opening(run_pk: int) -> Opening:
     # Also those of calls within a subagent, which the transcript does not show; and what a lost run was to carry out.
     ours = Q(tool_call_id__in=open_ids) | Q(resumed_by__in=[run, *_lost_before(run)])
     answered = list(run.thread.interrupts.filter(ours).exclude(status="open").order_by("pk"))
-    waiting = keeping.known_calls(run.thread_id, {*open_ids, *(row.tool_call_id for row in answered)})
+    waiting = ledger_rows.known_calls(run.thread_id, {*open_ids, *(row.tool_call_id for row in answered)})
     return Opening(
         before=before,
         asked=state.segments[-1].messages,
@@ -86,7 +94,7 @@ def _before_of(run: Run, waiting: Mapping[str, CallChange], open_ids: list[str])
     """A person who has it continued begins anew; what goes on by itself goes on with what is left."""
     if run.continuation != Run.Continuation.AUTOMATIC or run.parent is None:
         return NOTHING_BEFORE
-    told = [event for _, event in store.events_after(run.parent_id, 0)]
+    told = [event for _, event in kept_log.events_after(run.parent_id, 0)]
     turns = [event.metadata or {} for event in told if isinstance(event, StepFinished) and _is_own(event)]
     last = turns[-1] if turns else {}
     calls = [event for event in told if isinstance(event, ToolCallStart) and _is_own(event)]

@@ -38,10 +38,21 @@ from agent.events import (
 from agent.messages import Message, ToolCallPart, Transcript, Usage
 from agent.receipts import RECEIPT
 from agent.underway import Underway
-from chatsite.chat import budgets, db, keeping, metering, news, questions, requests, store, watched
+from chatsite.chat import (
+    budgets,
+    db,
+    keeping,
+    metering,
+    news,
+    questions,
+    requests,
+    row_values,
+    watched,
+)
 from chatsite.chat.eventlog import Channel, LiveRun
-from chatsite.chat.keeping import Batch, CallChange
+from chatsite.chat.keeping import Batch
 from chatsite.chat.ledger import Ledger
+from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import Run
 from chatsite.chat.requests import Note
 from chatsite.chat.state import InterruptView, RunView
@@ -289,13 +300,13 @@ def _end_of(run: Run, event: Terminal) -> RunView:
     """The view that the run's row will give, once it is written."""
     ending = keeping.ending_of(event)
     return replace(
-        store.view_of(run),
+        row_values.view_of(run),
         state=ending.state,
         stop_reason=ending.stop_reason,
         error=ending.error,
         error_code=ending.error_code,
         usage=sum((entry.usage for entry in event.usage), Usage()),
         cost=budgets.cost_of(event.usage),
-        duration_ms=store.lasted_ms(run.created_at, store.told_at(event)),
+        duration_ms=row_values.lasted_ms(run.created_at, row_values.told_at(event)),
         receipt=(event.metadata or {}).get(RECEIPT, {}),
     )

@@ -28,7 +28,16 @@ from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript
 from agent.tool_slots import result_event
-from chatsite.chat import allowance, db, metering, policy, store, titles, unfinished
+from chatsite.chat import (
+    allowance,
+    db,
+    metering,
+    policy,
+    row_values,
+    store,
+    titles,
+    unfinished,
+)
 from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.attaching import Attaching
@@ -179,7 +188,7 @@ async def _record_run(work: Running, begun: Begun, user: Any) -> None:
     earlier = store.transcript_of(opening.before)
     live = LiveRun(
         run_pk=run.pk,
-        view=store.view_of(run),
+        view=row_values.view_of(run),
         base=opening.before,
         transcript=Transcript(earlier.messages + opening.asked),
     )

@@ -25,11 +25,11 @@ from django.utils.translation import get_language
 
 from agent.wire.sse import encode_sse
 from chatsite.chat import eventlog
+from chatsite.chat.cursors import Cursor, parse_cursor
 from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, has_been_told, render_full, standing_html
 from chatsite.chat.render.swaps import replace_shown, title_html
 from chatsite.chat.state import ThreadState
-from chatsite.chat.store import Cursor, parse_cursor
 from chatsite.languages import here, speaking
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.events import ModelUsage
 from agent.messages import Usage
-from chatsite.chat import budgets, store
+from chatsite.chat import budgets, row_values
 from chatsite.chat.models import Thread
 
 
@@ -28,7 +28,7 @@ def by_model(thread: Thread) -> list[Spent]:
     for entries in thread.runs.values_list("usage", flat=True):
         for entry in entries:
             model = entry.get("model", "")
-            usage[model] = usage.get(model, Usage()) + store.usage_of(entry)
+            usage[model] = usage.get(model, Usage()) + row_values.usage_of(entry)
             runs[model] = runs.get(model, 0) + 1
     spent = [
         Spent(model, runs[model], each, budgets.cost_of([ModelUsage(model, each)]))

@@ -24,9 +24,9 @@ from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
 from chatsite.chat import access, db, draining, eventlog
 from chatsite.chat.access import Credential
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Thread
 from chatsite.chat.screens import Change, Place, Screen, screen_of
-from chatsite.chat.store import Cursor
 
 T = TypeVar("T", str, bytes)
 

@@ -22,12 +22,21 @@ from typing import Any
 from django.db import DatabaseError
 
 from chatsite.accounts import addresses
-from chatsite.chat import access, api_doors, commands, db, draining, eventlog, store, stream
+from chatsite.chat import (
+    access,
+    api_doors,
+    commands,
+    cursors,
+    db,
+    draining,
+    eventlog,
+    stream,
+)
 from chatsite.chat.access import Credential
 from chatsite.chat.api_values import Reply, refusal
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, KeyRefused, Missing, NotStored, Problem
-from chatsite.chat.store import Cursor
 from chatsite.languages import speak_to
 
 LONGEST_WAIT = 25
@@ -40,7 +49,7 @@ FRESH = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 async def answer(
     credential: Credential, thread: Thread, query: Mapping[str, str], last_event_id: str
 ) -> Reply:
-    after = store.parse_cursor(last_event_id or query.get("after", ""))
+    after = cursors.parse_cursor(last_event_id or query.get("after", ""))
     html = query.get("format") == "html"
     recheck = stream.Recheck(credential, thread.public_id)
     if "wait" in query:

@@ -34,7 +34,7 @@ from agent.messages import FilePart, ImagePart, Message, TextPart, ToolCallPart,
 from agent.text import storable
 from agent.wire.jsontext import plain
 from agent.wire.parts import dump_parts, load_parts
-from chatsite.chat import attachments, choices, models, store, transfer_facts
+from chatsite.chat import attachments, choices, models, row_values, transfer_facts
 from chatsite.chat.access import sane_id
 from chatsite.chat.choices import Choices
 from chatsite.chat.models import Run, Thread
@@ -346,7 +346,7 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
             metadata=said.metadata,
             created_at=said.created_at,
         )
-    attachments.use(thread, map(store.message_of, rows.values()))
+    attachments.use(thread, map(row_values.message_of, rows.values()))
     if file.head is not None:
         Thread.objects.filter(pk=thread.pk).update(head=rows[file.head])
         thread.head = rows[file.head]

@@ -24,9 +24,10 @@ from agent.receipts import at_work, receipt, with_receipt
 from agent.reducer import apply
 from agent.results import error_result
 from agent.steps import NOT_RUN, last_turn
-from chatsite.chat import keeping, metering, store
-from chatsite.chat.keeping import Batch, CallChange
+from chatsite.chat import keeping, kept_log, ledger_rows, metering, row_values, store
+from chatsite.chat.keeping import Batch
 from chatsite.chat.ledger import STATE_OF_ERROR
+from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import Run, ToolCall, new_public_id
 
 READERS_AHEAD = 100_000
@@ -45,7 +46,7 @@ def used_by(events: Iterable[Event]) -> tuple[ModelUsage, ...]:
     for event in events:
         if isinstance(event, StepFinished) and event.metadata:
             model = str(event.metadata.get("model", ""))
-            usage[model] = usage.get(model, Usage()) + store.usage_of(event.metadata.get("usage", {}))
+            usage[model] = usage.get(model, Usage()) + row_values.usage_of(event.metadata.get("usage", {}))
     return tuple(ModelUsage(model, each) for model, each in usage.items() if each != Usage())
 
 
@@ -92,7 +93,7 @@ def end(
         ToolCallResult(new_public_id(), each.tool_call_id, each.content, error=each.error) for each in given
     ]
     whole: Transcript = reduce(apply, results, transcript)
-    told = [event for _, event in store.events_after(run.pk, 0)]
+    told = [event for _, event in kept_log.events_after(run.pk, 0)]
     last = replace(terminal(used_by(told)), timestamp=time.time_ns() // 1_000_000)
     if isinstance(last, RunFinished):
         last = with_receipt(last, receipt(before, whole, at_work(transcript)))
@@ -103,7 +104,7 @@ def end(
             thread_pk=run.thread_id,
             head=run.thread.head_id,
             # Behind a gap: a reader may know later numbers than the rows do, and must not take this end for known.
-            first=store.last_number(run.pk) + READERS_AHEAD,
+            first=kept_log.last_number(run.pk) + READERS_AHEAD,
             events=(*results, last),
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=(*_closed(run, left, given), *_closed_within(run, left, claimed)),
@@ -126,7 +127,7 @@ def _result_of(
 
 
 def _closed(run: Run, left: dict[str, ToolCallPart], given: list[ToolResultPart]) -> list[CallChange]:
-    known = keeping.known_calls(run.thread_id, left)
+    known = ledger_rows.known_calls(run.thread_id, left)
     return [
         replace(
             known.get(result.tool_call_id) or _never_kept(left[result.tool_call_id]),
@@ -152,7 +153,7 @@ def _closed_within(run: Run, left: Container[str], claimed: set[str]) -> list[Ca
             else ToolCall.State.CANCELLED,
             finished_at=timezone.now(),
         )
-        for call in keeping.known_calls(run.thread_id, inner).values()
+        for call in ledger_rows.known_calls(run.thread_id, inner).values()
     ]
 
 

@@ -6,7 +6,7 @@
 
 Rule 1: event numbers keep their meaning, so a cursor into any of the three is good. A folded line knows the size of
 each delta; of a pruned log a reader gets RUN_STARTED, the messages up to the run's last one as MESSAGES_SNAPSHOT,
-and the end (`store.events_after`). A snapshot replaces what a reader has, so half a log and the snapshot behind it
+and the end (`kept_log.events_after`). A snapshot replaces what a reader has, so half a log and the snapshot behind it
 are no word too much.
 Rule 2: only the log of a run that has ended is touched, and that grows no more.
 Rule 3: one step is one short transaction on one run, whose row it holds: several processes share the work.
@@ -28,7 +28,15 @@ from django.utils import timezone
 
 from agent.wire import jsontext
 from chatsite.care import holds, housework
-from chatsite.chat import actions_steering, attachments, db, organizing, requests, retention, store
+from chatsite.chat import (
+    actions_steering,
+    attachments,
+    db,
+    logrows,
+    organizing,
+    requests,
+    retention,
+)
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Run, RunEvent
 
@@ -160,9 +168,9 @@ def _is_list(row: RunEvent) -> bool:
 
 def _make_one(line: list[RunEvent]) -> None:
     """The line as its last row, which has the right number already."""
-    deltas = [delta for row in line for delta in store.deltas_of(row.data)]
+    deltas = [delta for row in line for delta in logrows.deltas_of(row.data)]
     sizes = " ".join(str(len(delta)) for delta in deltas)
-    times = store.as_batches([batch for row in line for batch in store.batches_of(row.data)])
+    times = logrows.as_batches([batch for row in line for batch in logrows.batches_of(row.data)])
     grown = {key: value for key, value in line[-1].data.items() if key not in OF_ITS_DELTAS}
     data = jsontext.dump({**grown, "delta": "".join(deltas), "sizes": sizes, **times})
     RunEvent.objects.filter(pk__in=[row.pk for row in line[:-1]]).delete()

@@ -17,7 +17,16 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent.text import storable
-from chatsite.chat import commands, db, demothread, organizing, search, store, transfer, transfer_files
+from chatsite.chat import (
+    commands,
+    db,
+    demothread,
+    organizing,
+    search,
+    store,
+    transfer,
+    transfer_files,
+)
 from chatsite.chat.command_values import Organize
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterable
 
 from agent.events import Terminal
-from chatsite.chat import store
-from chatsite.chat.keeping import Batch, CallChange, ending_of
+from chatsite.chat import row_values
+from chatsite.chat.keeping import Batch, ending_of
+from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import Run, ToolCall
 from chatsite.watch.counters import Counter, Timing
 
@@ -40,7 +41,7 @@ def kept(run: Run, batch: Batch) -> None:
 
 def _run_ended(run: Run, event: Terminal) -> None:
     ending = ending_of(event)
-    seconds = store.lasted_ms(run.created_at, store.told_at(event)) / 1000
+    seconds = row_values.lasted_ms(run.created_at, row_values.told_at(event)) / 1000
     RUNS.add(ending.state, ending.stop_reason, run.model)
     RUN_SECONDS.add(seconds, ending.state)
     log.info("a run of %s ended: %s (%s) in %.2f s", run.model, ending.state, ending.stop_reason, seconds)

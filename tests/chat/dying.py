@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import F
 
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import commands, db, runner, store
+from chatsite.chat import commands, db, kept_log, runner
 from chatsite.chat.command_values import Send
 from chatsite.chat.commands import Done
 from chatsite.chat.heartbeat import MACHINE
@@ -40,7 +40,7 @@ async def all_kept(run: Run) -> None:
     await until(lambda: work.channel.active and work.channel.active.shown)
     async with asyncio.timeout(20):
         live = work.channel.active
-        while await db.read(store.last_number, run.pk) < live.shown:  # noqa: ASYNC110 (it is in the rows)
+        while await db.read(kept_log.last_number, run.pk) < live.shown:  # noqa: ASYNC110 (it is in the rows)
             await asyncio.sleep(0.01)
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agent import Agent, ToolRegistry, subagent_tool, tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import db, eventlog, store, stream
+from chatsite.chat import cursors, db, eventlog, store, stream
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.render import fields, links
 from chatsite.chat.tools.examples import send_email
@@ -425,7 +425,7 @@ async def test_a_question_whose_time_runs_out_says_so_on_a_page_that_is_open(
 
     monkeypatch.setattr(links, "datetime", Clock)
     monkeypatch.setattr(eventlog, "LOOK_UP", 0.01)
-    after = store.parse_cursor(state.cursor) if comes == "with what the page shows" else None
+    after = cursors.parse_cursor(state.cursor) if comes == "with what the page shows" else None
     async with asyncio.timeout(60), aclosing(stream.html_changes(thread, after)) as changes:
         if after is None:
             assert "You can answer until" in (await anext(changes)).html

@@ -23,13 +23,14 @@ from chatsite.chat import (
     agents,
     command_values,
     commands,
+    cursors,
     db,
     eventlog,
+    kept_log,
     policy,
     recovery,
     rounds,
     runner,
-    store,
 )
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.command_values import Continue, Retry, Send, Stop
@@ -50,7 +51,7 @@ async def runs_of(done) -> list[Run]:
 
 
 async def log_of(run: Run) -> list:
-    return [event for _, event in await db.read(store.events_after, run.pk, 0)]
+    return [event for _, event in await db.read(kept_log.events_after, run.pk, 0)]
 
 
 # -- once, by itself -----------------------------------------------------------------------------------------
@@ -317,7 +318,7 @@ async def test_a_turn_that_had_ended_is_not_made_again(person, plays, settled):
     provider = plays(Turn("All of it."))
     done = await begin(person)
     await settled()
-    terminal = await db.read(store.last_number, done.run.pk)
+    terminal = await db.read(kept_log.last_number, done.run.pk)
     owner = dead_owner()
 
     def as_if_the_end_was_not_kept() -> None:
@@ -560,7 +561,7 @@ async def test_one_that_fails_at_once_frees_its_place(person, plays, settled, mo
 
 async def test_a_reader_of_the_lost_run_hears_its_end_and_goes_on_with_the_rest(person, plays, settled):
     done, _ = await killed_in_mid_answer(person, plays, HALF, then=[REST])
-    cursor = store.Cursor(done.run.public_id, await db.read(store.last_number, done.run.pk) + 3)
+    cursor = cursors.Cursor(done.run.public_id, await db.read(kept_log.last_number, done.run.pk) + 3)
     heard = []
 
     async def read() -> None:

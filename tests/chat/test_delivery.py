@@ -21,11 +21,22 @@ from agent.wire.agui import decode_event, encode_event
 from chatsite.accounts.keys import new_api_key, revoke
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.chat import commands, db, draining, eventlog, keeping, runner, store, stream, thread_events
+from chatsite.chat import (
+    commands,
+    db,
+    draining,
+    eventlog,
+    keeping,
+    kept_log,
+    runner,
+    store,
+    stream,
+    thread_events,
+)
 from chatsite.chat.command_values import Organize, Send
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
-from chatsite.chat.store import Cursor
 from tests.chat.conftest import until
 from tests.chat.render.page import Page
 from tests.chat.test_doors import by_key, deactivate, socket
@@ -125,7 +136,7 @@ async def test_all_ways_bring_the_same_events_under_the_same_cursors(person, key
     plays(*WEATHER)
     done = await begin(person)
     await settled()
-    kept = await db.read(store.events_after, done.run.pk, 0)
+    kept = await db.read(kept_log.events_after, done.run.pk, 0)
     heard = await polled(http, key, done)
     assert [cursor for cursor, _ in heard] == [f"{done.run.public_id}:{number}" for number, _ in kept]
     async with Stream(key, done.thread.public_id) as stream:
@@ -211,7 +222,7 @@ async def test_a_poll_ends_when_its_user_is_deactivated(form, person, key, http,
     plays(Turn("Hi."))
     done = await begin(person)
     await settled()
-    kept = await db.read(store.last_number, done.run.pk)
+    kept = await db.read(kept_log.last_number, done.run.pk)
     cursor = f"{done.run.public_id}:{kept}"
     waiting = asyncio.ensure_future(poll(http, key, done.thread.public_id, cursor, wait=25, format=form))
     await until(lambda: eventlog.channel_of(done.thread.pk).readers > 0)
@@ -317,7 +328,7 @@ async def test_a_poll_of_a_server_that_leaves_says_when_to_ask_again(person, key
     plays(Turn("Hi."))
     done = await begin(person)
     await settled()
-    kept = await db.read(store.last_number, done.run.pk)
+    kept = await db.read(kept_log.last_number, done.run.pk)
     draining.leave()
     try:
         answer = await poll(http, key, done.thread.public_id, f"{done.run.public_id}:{kept}", wait=25)
@@ -375,7 +386,7 @@ async def test_a_reader_that_is_cut_off_at_every_event_hears_each_once(
             heard.append(first["event"])
     assert len(heard) > 20
     assert text_in(heard) == await kept_text(done) == ANSWER
-    numbers = [number for number, _ in await db.read(store.events_after, done.run.pk, 0)]
+    numbers = [number for number, _ in await db.read(kept_log.events_after, done.run.pk, 0)]
     assert len(heard) == len(numbers)
 
 
@@ -423,7 +434,7 @@ async def test_one_batch_is_bounded_however_far_behind_a_reader_is(person, key, 
             assert [number for number, _ in batch.events] == list(range(heard + 1, heard + sizes[-1] + 1))
             heard += sizes[-1]
         assert max(sizes) <= eventlog.AT_ONCE
-        assert heard == await db.read(store.last_number, done.run.pk) > 2000
+        assert heard == await db.read(kept_log.last_number, done.run.pk) > 2000
 
 
 async def test_a_state_in_the_middle_of_a_long_run_is_found_from_a_checkpoint(
@@ -452,7 +463,7 @@ async def test_a_cursor_far_back_in_a_very_long_run_gets_the_newest_state(person
     await settled()
     channel = eventlog.channel_of(done.thread.pk)
     channel.live = None
-    number = await db.read(store.last_number, done.run.pk)
+    number = await db.read(kept_log.last_number, done.run.pk)
     assert await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, number)) is not None
     assert await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, 3000)) is None
     early = await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, 100))
@@ -503,8 +514,10 @@ async def test_a_form_that_is_too_large_is_refused_in_words(what, headers, perso
 def rows_read(monkeypatch):
     """Counts rows of logs as they are read."""
     read = []
-    unpack = store._unpack
-    monkeypatch.setattr(store, "_unpack", lambda row, after=0: read.append(row.number) or unpack(row, after))
+    unpack = kept_log.unpack
+    monkeypatch.setattr(
+        kept_log, "unpack", lambda row, after=0: read.append(row.number) or unpack(row, after)
+    )
     return read
 
 
@@ -518,7 +531,7 @@ async def test_a_run_of_another_process_is_followed_by_what_is_new_in_its_log(
     )
     done = await begin(person)
     await settled()
-    events = await db.read(store.events_after, done.run.pk, 0)
+    events = await db.read(kept_log.events_after, done.run.pk, 0)
     channel = eventlog.channel_of(done.thread.pk)
     channel.live = None
     await db.write(_as_if_elsewhere, done.run.pk)

@@ -8,7 +8,16 @@ import pytest
 
 from agent.events import Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, departure, draining, eventlog, runner, store, stream
+from chatsite.chat import (
+    commands,
+    db,
+    departure,
+    draining,
+    eventlog,
+    kept_log,
+    runner,
+    stream,
+)
 from chatsite.chat.command_values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run
 from chatsite.chat.problems import Restarting
@@ -53,7 +62,7 @@ async def test_a_run_that_does_not_is_left_with_all_that_was_told_and_no_end(wri
     await departure.depart(0, asyncio.Event())
     run = await row_of(done.run)
     assert (run.state, run.owner, run.heartbeat_at) == ("running", "", None)
-    kept = [event for _, event in await db.read(store.events_after, run.pk, 0)]
+    kept = [event for _, event in await db.read(kept_log.events_after, run.pk, 0)]
     assert kept == live.events[: live.shown]
     assert not any(isinstance(event, Terminal) for event in kept)
     assert provider.closed == 1

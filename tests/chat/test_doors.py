@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
-from chatsite.chat import db, eventlog, store
+from chatsite.chat import cursors, db, eventlog, kept_log
 from chatsite.chat.models import Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import until
@@ -189,7 +189,7 @@ def by_key(key):
 
 async def end_of(done) -> str:
     """The cursor behind everything the run said."""
-    return str(store.Cursor(done.run.public_id, await db.read(store.last_number, done.run.pk)))
+    return str(cursors.Cursor(done.run.public_id, await db.read(kept_log.last_number, done.run.pk)))
 
 
 async def received(communicator, kind) -> list[dict]:
@@ -215,7 +215,7 @@ async def test_a_socket_takes_commands_and_brings_the_same_events(person, key, p
     assert answers[0]["id"] == 1
     events = [frame["event"] for frame in seen if "event" in frame]
     assert_valid_run(events)
-    kept = await db.read(lambda: store.events_after(Run.objects.get(public_id=answers[0]["runId"]).pk, 0))
+    kept = await db.read(lambda: kept_log.events_after(Run.objects.get(public_id=answers[0]["runId"]).pk, 0))
     assert [frame["cursor"] for frame in seen if "event" in frame] == [
         f"{answers[0]['runId']}:{number}" for number, _ in kept
     ]
@@ -438,6 +438,6 @@ async def test_a_name_that_no_database_holds_is_one_that_nothing_has(person, key
 
 
 def test_a_cursor_is_ascii_whatever_a_program_calls_its_run():
-    cursor = store.Cursor("run-日本:7 %", 12)
+    cursor = cursors.Cursor("run-日本:7 %", 12)
     assert str(cursor).isascii()
-    assert store.parse_cursor(str(cursor)) == cursor
+    assert cursors.parse_cursor(str(cursor)) == cursor

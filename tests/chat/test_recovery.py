@@ -11,7 +11,16 @@ from django.utils import timezone
 from agent.events import RunError
 from agent.messages import open_calls
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, heartbeat, keeping, rounds, store, unfinished
+from chatsite.chat import (
+    commands,
+    cursors,
+    db,
+    heartbeat,
+    keeping,
+    kept_log,
+    rounds,
+    unfinished,
+)
 from chatsite.chat.command_values import Retry
 from chatsite.chat.heartbeat import Beat, Watch
 from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
@@ -31,7 +40,7 @@ async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(perso
     assert "What was written so far, and the rest.".startswith(kept[-1].text)
     assert kept[-1].text
     assert kept[-1].finish_reason is None
-    events = await db.read(store.events_after, done.run.pk, 0)
+    events = await db.read(kept_log.events_after, done.run.pk, 0)
     assert isinstance(events[-1][1], RunError)
     assert events[-1][0] - events[-2][0] == unfinished.READERS_AHEAD
 
@@ -41,12 +50,12 @@ async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, pla
 
     answer = Turn("What was written so far, and the rest.")
     done, _ = await killed_in_mid_answer(person, plays, answer, door="api")
-    ahead = await db.read(store.last_number, done.run.pk) + 7  # told, and lost with the server
+    ahead = await db.read(kept_log.last_number, done.run.pk) + 7  # told, and lost with the server
     await recover()
     channel = eventlog.channel_of(done.thread.pk)
     heard = [heard async for heard in eventlog.follow_run(channel, done.run.pk, done.run.public_id, ahead)]
     assert isinstance(heard[-1].events[-1][1], RunError)
-    cursor = store.Cursor(done.run.public_id, ahead)
+    cursor = cursors.Cursor(done.run.public_id, ahead)
     assert await eventlog.state_at(channel, done.thread, cursor) is None  # so its page is drawn anew
 
 

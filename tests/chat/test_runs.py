@@ -12,7 +12,7 @@ from agent.events import RunError, RunFinished, Terminal, ToolCallResult
 from agent.messages import Transcript, Usage
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat import commands, cursors, db, eventlog, kept_log, store
 from chatsite.chat.command_values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Invalid, Missing, NothingToRetry, TooLong
@@ -70,7 +70,7 @@ async def test_the_kept_log_is_the_told_log(person, plays, settled):
     done = await begin(person)
     events = await told(done)
     await settled()
-    kept = await db.read(store.events_after, done.run.pk, 0)
+    kept = await db.read(kept_log.events_after, done.run.pk, 0)
     assert [event for _, event in kept] == events
     assert [number for number, _ in kept] == list(range(1, len(events) + 1))
 
@@ -82,7 +82,7 @@ async def test_a_reader_in_the_middle_of_a_row_of_deltas_gets_just_the_rest(pers
     await settled()
     assert await db.read(lambda: RunEvent.objects.filter(run=done.run).count()) < len(events)
     for number in range(len(events) + 1):
-        rest = await db.read(store.events_after, done.run.pk, number)
+        rest = await db.read(kept_log.events_after, done.run.pk, number)
         assert [event for _, event in rest] == events[number:]
 
 
@@ -331,7 +331,7 @@ async def test_a_state_up_to_a_cursor_is_what_a_reader_saw_there(person, plays, 
     await settled()
     before = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
     for number in range(1, len(events) + 1):
-        cursor = store.Cursor(done.run.public_id, number)
+        cursor = cursors.Cursor(done.run.public_id, number)
         state = await db.read(lambda at=cursor: store.load_state(Thread.objects.get(pk=done.thread.pk), at))
         assert state.cursor == str(cursor)
         earlier = Transcript(before.segments[0].messages)

@@ -20,9 +20,9 @@ from chatsite.chat import (
     eventlog,
     heartbeat,
     keeping,
+    kept_log,
     rounds,
     runner,
-    store,
     stream,
 )
 from chatsite.chat.access import Credential
@@ -49,7 +49,7 @@ async def test_a_stop_while_a_call_is_claimed_is_a_stop_and_no_failure(person, p
         await settled()
         run = await row_of(done.run)
         assert run.state in {"cancelled", "finished"}, (run.state, run.error)
-        events = [event for _, event in await db.read(store.events_after, done.run.pk, 0)]
+        events = [event for _, event in await db.read(kept_log.events_after, done.run.pk, 0)]
         assert [isinstance(event, Terminal) for event in events].count(True) == 1
         await db.write(Thread.objects.all().delete)
 
@@ -96,7 +96,7 @@ async def test_a_process_that_was_taken_for_dead_writes_nothing_more(person, pla
     await settled()
     run = await row_of(done.run)
     assert run.state == "lost"
-    events = [event for _, event in await db.read(store.events_after, done.run.pk, 0)]
+    events = [event for _, event in await db.read(kept_log.events_after, done.run.pk, 0)]
     assert [type(event) for event in events if isinstance(event, Terminal)] == [RunError]
     await commands.perform(person, done.thread.public_id, Send(text="Again?"), door="page")
     await settled()

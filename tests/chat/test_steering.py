@@ -16,8 +16,10 @@ from agent.reducer import apply
 from chatsite.chat import (
     actions_steering,
     commands,
+    cursors,
     db,
     eventlog,
+    kept_log,
     organizing,
     search,
     store,
@@ -25,10 +27,10 @@ from chatsite.chat import (
     upkeep,
 )
 from chatsite.chat.command_values import Answer, Branch, Edit, Fork, OneAnswer, Remove, Restore, Retry, Send
+from chatsite.chat.cursors import parse_cursor
 from chatsite.chat.models import Message, Run, RunEvent, Thread
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, Unanswerable
 from chatsite.chat.render.fragments import FragmentWriter, render_full
-from chatsite.chat.store import parse_cursor
 from chatsite.chat.stream import html_changes
 from tests.chat.test_runs import begin, transcript_of
 
@@ -379,7 +381,7 @@ async def test_the_fragments_of_a_switch_make_the_page_of_the_other_branch(perso
 
 async def test_a_cursor_says_which_branch_was_shown_and_programs_are_not_disturbed():
     cursor = parse_cursor("run:12.3")
-    assert cursor == store.Cursor("run", 12, 3)
+    assert cursor == cursors.Cursor("run", 12, 3)
     assert str(cursor) == "run:12.3"
     for bad in ("run:12.", "run:12.x", "run:.3", "run:12.3.4", "run:1." + "9" * 40):
         assert parse_cursor(bad) is None
@@ -389,7 +391,7 @@ async def test_the_log_of_an_edit_folds_to_what_is_kept(person, thread, settled)
     base = await transcript_of(thread)
     done = await say(person, thread, Edit(message_id="q2", text="Another question?", client_id="q2b"))
     await settled()
-    events = [event for _, event in await db.read(store.events_after, done.run.pk, 0)]
+    events = [event for _, event in await db.read(kept_log.events_after, done.run.pk, 0)]
     kept = await transcript_of(thread)
     folded = reduce(apply, events, type(base)(base.messages[:2]))
     assert folded == kept

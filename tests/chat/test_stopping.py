@@ -13,7 +13,7 @@ from agent.messages import open_calls
 from agent.providers.http import Endpoint, HttpProvider
 from agent.providers.scripted import Turn
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import commands, db, eventlog, runner, store
+from chatsite.chat import commands, db, eventlog, kept_log, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.models import Run, ToolCall
@@ -122,7 +122,7 @@ async def test_a_stop_among_tools_says_which_were_done_and_which_may_have_happen
     assert states == {"a": "done", "b": "unknown", "c": "cancelled"}
     kept = await transcript_of(done.thread)
     assert open_calls(kept) == ()
-    end = (await db.read(store.events_after, run.pk, 0))[-1][1]
+    end = (await db.read(kept_log.events_after, run.pk, 0))[-1][1]
     assert isinstance(end, RunFinished)
     assert end.metadata["receipt"] == run.receipt
 

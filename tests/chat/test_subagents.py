@@ -8,7 +8,7 @@ import pytest
 
 from agent import Agent, ToolRegistry, subagent_tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat import commands, cursors, db, eventlog, store
 from chatsite.chat.command_values import Stop
 from chatsite.chat.models import Interrupt, Run, ToolCall
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
@@ -102,7 +102,7 @@ async def test_its_work_grows_in_the_card_of_its_call_and_is_there_after_a_reloa
     # A page that comes in the middle, too, and one that reads what another process writes.
     middle = next(state for state in states if "Let me" in render_transcript(state))
     assert "Subagent at work" in render_transcript(middle)
-    cursor = store.parse_cursor(middle.cursor)
+    cursor = cursors.parse_cursor(middle.cursor)
     assert await db.read(store.load_state, done.thread, cursor) != middle, "told anew, so another object"
     assert render_transcript(await db.read(store.load_state, done.thread, cursor)) == render_transcript(
         middle

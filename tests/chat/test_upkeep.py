@@ -14,10 +14,10 @@ from agent.events import MessagesSnapshot, RunFinished, RunStarted, Terminal
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, db, eventlog, recorder, store, upkeep
+from chatsite.chat import commands, db, eventlog, kept_log, recorder, upkeep
 from chatsite.chat.command_values import Retry, Send
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, RunEvent
-from chatsite.chat.store import Cursor
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
 from tests.chat.test_api import frames
@@ -44,7 +44,7 @@ def split(run_pk: int) -> None:
         if isinstance(row.data.get("delta"), list):
             RunEvent.objects.bulk_create(
                 RunEvent(run_id=run_pk, first=number, number=number, type=row.type, data=data)
-                for number, event in store._unpack(row)
+                for number, event in kept_log._events_of(row)
                 if number < row.number
                 for data in [{**row.data, "delta": event.delta}]
             )
@@ -67,7 +67,7 @@ async def age(run: Run, days: float) -> None:
 
 
 async def events_of(done, after: int = 0) -> list:
-    return await db.read(store.events_after, done.run.pk, after)
+    return await db.read(kept_log.events_after, done.run.pk, after)
 
 
 async def rows_of(done) -> int:
@@ -154,7 +154,7 @@ async def test_from_any_cursor_of_a_pruned_log_a_reader_comes_to_the_same_transc
         assert [at for at, _ in rest] == sorted(at for at, _ in rest)
         ends = [event for _, event in rest if isinstance(event, Terminal)]
         assert ends == ([before[-1][1]] if number < last else [])
-    assert await db.read(store.last_number, done.run.pk) == last
+    assert await db.read(kept_log.last_number, done.run.pk) == last
 
 
 async def test_a_pruned_run_is_replayed_over_the_api(http, key, person, plays, settled):

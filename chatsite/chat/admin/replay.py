@@ -19,11 +19,11 @@ from django.utils.translation import gettext as _
 
 from agent.messages import Transcript
 from agent.reducer import apply
-from chatsite.chat import store
+from chatsite.chat import kept_log, logrows, row_values, store
+from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Message, Run, RunEvent
 from chatsite.chat.render.fragments import render_runs
 from chatsite.chat.state import Segment, ThreadState
-from chatsite.chat.store import Cursor
 
 AROUND = 12
 """Moments before and behind the one that is shown, of which the page has a list."""
@@ -84,9 +84,9 @@ def _state_at(run: Run, number: int) -> ThreadState:
     state = store.load_state(thread, Cursor(run.public_id, number))
     if state.segments:
         return state
-    events = (event for _number, event in store.events_after(run.pk, 0, number))
+    events = (event for _number, event in kept_log.events_after(run.pk, 0, number))
     return replace(
-        state, segments=(Segment(store.view_of(run), reduce(apply, events, Transcript()).messages),)
+        state, segments=(Segment(row_values.view_of(run), reduce(apply, events, Transcript()).messages),)
     )
 
 
@@ -101,7 +101,7 @@ def _marks(row: RunEvent) -> Iterator[tuple[int, int | None]]:
         yield row.number, row.data.get("timestamp")
         return
     number = row.first - 1
-    for count, at in store.batches_of(row.data):
+    for count, at in logrows.batches_of(row.data):
         number += count
         yield number, at
 

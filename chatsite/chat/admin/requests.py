@@ -24,7 +24,7 @@ from agent.wire.jsontext import dump
 from agent.wire.parts import load_parts
 from chatsite.adminkit.masking import HIDDEN, masked_json
 from chatsite.catalog import entries
-from chatsite.chat import attachments, store
+from chatsite.chat import attachments, branches, row_values
 from chatsite.chat.attaching import with_files
 from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import IMAGES
@@ -97,7 +97,9 @@ class Requests:
 
     def _messages(self, turn: Turn) -> tuple[list[Message], int]:
         head = self._by_id.get(turn.head)
-        branch = [store.message_of(row) for row in store.path_to(self._rows, head.pk if head else None)]
+        branch = [
+            row_values.message_of(row) for row in branches.path_to(self._rows, head.pk if head else None)
+        ]
         places = {message.id: place for place, message in enumerate(branch)}
         found: list[Message] = []
         lost = 0
