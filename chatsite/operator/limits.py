@@ -1,7 +1,10 @@
 """What one connection may cost, on both servers."""
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a request's head behind its first piece, after which it is refused (uvicorn; daphne takes 16 KiB)."""
+"""Bytes of a request's head behind its first piece, or of its trailers, after which it is refused.
+
+uvicorn's; daphne takes 16 KiB of a head and 64 KiB of trailers.
+"""
 
 MAX_FRAME = 1024 * 1024
 """Bytes of a WebSocket's frame."""

@@ -41,26 +41,44 @@ class _Bounded:
 
 
 class Http(_Bounded, HttpToolsProtocol):
-    """Its parser takes a head of any length, and holds it all: a client that goes on for ever ends at 400."""
+    """Its parser takes a head of any length, and what stands around the chunks of a body, and holds it all: a client
+    that goes on for ever ends at 400.
+
+    What stands behind the last chunk (trailers) is let go of. uvicorn puts it among the request's headers, where a
+    proxy in front, which vouches for some of those, has not seen it.
+    """
 
     _in_head = False
-    _head = 0
+    _bodiless = 0
+    """Bytes since something of a body came, or a head began or ended."""
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head = True, 0
+        self._in_head, self._bodiless = True, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._bodiless = False, 0
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._bodiless = 0
+        super().on_body(body)
+
     def data_received(self, data: bytes) -> None:
-        goes_on = self._in_head
+        self._bodiless += len(data)
         super().data_received(data)
-        if goes_on and self._in_head:
-            self._head += len(data)
-            if self._head > MAX_HEAD and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too long.")
+        if self._bodiless > MAX_HEAD and not self.transport.is_closing():
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.send_400_response("The head of the request is too long, or what stands around its body.")
+        else:
+            self.transport.abort()
 
 
 class WebSocket(_Bounded, WebSocketsSansIOProtocol):

@@ -74,6 +74,43 @@ def test_a_head_that_does_not_end_is_read_no_further(site):
     assert site.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "piece", [b"X-More: " + b"a" * 1000 + b"\r\n", b"a" * 1000], ids=["many", "one that does not end"]
+)
+def test_trailers_that_do_not_end_are_read_no_further(piece, site):
+    """What a client may send behind the last chunk of a body."""
+    host, port = site.address.removeprefix("http://").split(":")
+    taken = 0
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            b"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-More: "
+        )
+        try:
+            while taken < 50_000_000:
+                raw.sendall(piece * 64)
+                taken += 64 * len(piece)
+            pytest.fail("50 MB of trailers were taken")
+        except ConnectionError:
+            pass
+    assert site.get("/healthz").status_code == 200
+
+
+def test_trailers_are_no_headers_of_the_request(site):
+    """A proxy vouches for headers, and has not seen these; here one would be the host that is asked."""
+    host, port = site.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            b"POST /accounts/login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+            b"Connection: close\r\n\r\n2\r\na=\r\n0\r\nAuthorization: Bearer of-a-trailer\r\n"
+            b"Host: evil.example\r\n\r\n"
+        )
+        answer = b""
+        while piece := raw.recv(65_536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 403"), answer[:200]
+
+
 def test_the_servers_do_not_say_who_they_are(site):
     assert "server" not in site.get("/healthz").headers
 
