@@ -17,18 +17,21 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
 from chatsite.adminkit.sheets import csv_response
 from chatsite.phrases import duration, money, number
 from chatsite.usage import charts
 from chatsite.usage.charts import Series
-from chatsite.usage.figures import MOST_SHOWN, Figures, Line, figures_of
+from chatsite.usage.figures import KINDS, Figures, Line, Top, figures_of, lines_of
 from chatsite.usage.models import Day
 
 PERIODS = (7, 30, 90, 365)
 LONGEST = 3 * 366
-TABLES = ("days", "models", "users", "tools", "ends")
+TABLES = ("days", *KINDS)
+MOST_DRAWN = 15
+MOST_DAYS = 400
 COLUMNS = ("count", "errors", "input_tokens", "output_tokens", "cost", "mean_ms", "p50_ms", "p95_ms")
 
 
@@ -48,6 +51,7 @@ class Table:
     pictures: tuple[SafeString, ...]
     rows: tuple[tuple[str, ...], ...]
     more: int
+    """Days that are in the CSV alone."""
 
 
 @admin.register(Day)
@@ -57,9 +61,9 @@ class DayAdmin(ReadOnlyAdmin):
         if request.method not in {"GET", "HEAD"}:
             raise PermissionDenied
         period, source = period_of(request), source_of(request)
-        figures = figures_of(period.since, period.until, source)
         if (wanted := request.GET.get("csv")) is not None:
-            return _csv(figures, wanted, period)
+            return _csv(wanted, period, source)
+        figures = figures_of(period.since, period.until, source)
         context = {
             **self.admin_site.each_context(request),
             "title": _("Usage"),
@@ -129,7 +133,7 @@ def _money(amount: float) -> str:
     return f"{getattr(settings, 'MODEL_PRICES_UNIT', '$')}{money(Decimal(str(round(amount, 6))))}"
 
 
-def _csv(figures: Figures, wanted: str, period: Period) -> HttpResponseBase:
+def _csv(wanted: str, period: Period, source: str) -> HttpResponseBase:
     if wanted not in TABLES:
         raise Http404
     rows = [
@@ -137,7 +141,7 @@ def _csv(figures: Figures, wanted: str, period: Period) -> HttpResponseBase:
             line.name, line.sum.count, line.sum.errors, line.sum.input_tokens, line.sum.output_tokens,
             round(line.sum.cost, 6), line.mean, line.p50, line.p95,
         )
-        for line in getattr(figures, wanted)
+        for line in lines_of(wanted, period.since, period.until, source)
     ]  # fmt: skip
     return csv_response(f"usage-{wanted}-{period.since}-{period.until}.csv", (wanted[:-1], *COLUMNS), rows)
 
@@ -146,16 +150,19 @@ def _csv(figures: Figures, wanted: str, period: Period) -> HttpResponseBase:
 
 
 def tables_of(figures: Figures) -> Iterator[Table]:
-    yield _table(
-        "days", _("By day"), _("Day"), tuple(_of_days(figures.days)), tuple(reversed(figures.days)), most=400
+    days = [_cells(line) for line in reversed(figures.days) if line.sum.count]
+    pictures = tuple(_of_days(figures.days))
+    yield Table(
+        "days", _("By day"), _("Day"), pictures, tuple(days[:MOST_DAYS]), max(0, len(days) - MOST_DAYS)
     )
-    for name, title, first, lines in (
+    for name, title, first, top in (
         ("models", _("By model"), _("Model"), figures.models),
         ("users", _("By user"), _("User"), figures.users),
         ("tools", _("By tool"), _("Tool"), figures.tools),
         ("ends", _("How they ended"), _("Stop reason"), figures.ends),
     ):
-        yield _table(name, title, first, tuple(_of_lines(name, title, lines[:MOST_SHOWN])), lines, most=200)
+        pictures = tuple(_of_lines(name, title, top.lines[:MOST_DRAWN]))
+        yield Table(name, title, first, pictures, tuple(_with_others(top)), 0)
 
 
 def _of_days(days: Sequence[Line]) -> Iterator[SafeString]:
@@ -185,16 +192,16 @@ def _of_lines(name: str, title: str, lines: Sequence[Line]) -> Iterator[SafeStri
         yield charts.lying(name, title, rows, number)
 
 
-def _table(
-    name: str, title: str, first: str, pictures: tuple[SafeString, ...], lines: Sequence[Line], most: int
-) -> Table:
-    rows = tuple(
-        (
-            line.name, number(line.sum.count), number(line.sum.errors), number(line.sum.input_tokens),
-            number(line.sum.output_tokens), _money(line.sum.cost), duration(line.mean) or NOTHING,
-            duration(line.p50) or NOTHING, duration(line.p95) or NOTHING,
-        )
-        for line in lines[:most]
-        if line.sum.count
+def _with_others(top: Top) -> Iterator[tuple[str, ...]]:
+    yield from (_cells(line) for line in top.lines if line.sum.count)
+    if top.others is not None:
+        words = ngettext("and %(n)s other", "and %(n)s others", top.many) % {"n": number(top.many)}
+        yield (words, *_cells(top.others)[1:])
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    return (
+        line.name, number(line.sum.count), number(line.sum.errors), number(line.sum.input_tokens),
+        number(line.sum.output_tokens), _money(line.sum.cost), duration(line.mean) or NOTHING,
+        duration(line.p50) or NOTHING, duration(line.p95) or NOTHING,
     )  # fmt: skip
-    return Table(name, title, first, pictures, rows, max(0, len(lines) - most))

@@ -79,9 +79,12 @@ def test_each_run_that_has_ended_is_counted_once(person):
     assert chat_booking.step()
     assert totals() == (3, 1, 360, 0.75)
     figures = figures_of(TODAY, TODAY)
-    assert [(line.name, line.sum.count) for line in figures.models] == [("fox-1", 3)]
-    assert [(line.name, line.sum.count) for line in figures.users] == [("ada", 3)]
-    assert [(line.name, line.sum.count) for line in figures.ends] == [("stop", 2), ("provider_error", 1)]
+    assert [(line.name, line.sum.count) for line in figures.models.lines] == [("fox-1", 3)]
+    assert [(line.name, line.sum.count) for line in figures.users.lines] == [("ada", 3)]
+    assert [(line.name, line.sum.count) for line in figures.ends.lines] == [
+        ("stop", 2),
+        ("provider_error", 1),
+    ]
 
 
 def test_a_call_counts_when_it_is_settled_also_by_a_later_run(person):
@@ -90,14 +93,15 @@ def test_a_call_counts_when_it_is_settled_also_by_a_later_run(person):
     ToolCall.objects.create(run=first, call_id="c2", name="look", state="failed", duration_ms=40)
     while chat_booking.step():
         pass
-    assert [line.name for line in figures_of(TODAY, TODAY).tools] == ["look"]
+    assert [line.name for line in figures_of(TODAY, TODAY).tools.lines] == ["look"]
     ToolCall.objects.filter(pk=call.pk).update(state="done", finished_at=timezone.now(), duration_ms=60)
     second = run(person)
     Run.objects.filter(pk=second.pk).update(thread=first.thread)
     while chat_booking.step():
         pass
     tools = {
-        line.name: (line.sum.count, line.sum.errors, line.mean) for line in figures_of(TODAY, TODAY).tools
+        line.name: (line.sum.count, line.sum.errors, line.mean)
+        for line in figures_of(TODAY, TODAY).tools.lines
     }
     assert tools == {"look": (1, 1, 40), "send_email": (1, 0, 60)}
 
@@ -120,7 +124,10 @@ def test_exchanges_of_the_gateway_are_counted_whatever_their_key_keeps(person):
     amount = figures_of(TODAY, TODAY, "gateway").total.sum
     assert (amount.count, amount.errors, amount.tokens) == (4, 1, 24)
     assert figures_of(TODAY, TODAY, "chat").total.sum.count == 0
-    assert {line.name: line.sum.count for line in figures_of(TODAY, TODAY).ends} == {"answered": 3, "left": 1}
+    assert {line.name: line.sum.count for line in figures_of(TODAY, TODAY).ends.lines} == {
+        "answered": 3,
+        "left": 1,
+    }
 
 
 @pytest.mark.django_db(transaction=True)
@@ -157,7 +164,7 @@ def test_the_key_of_somebody_who_is_erased_goes_and_the_sums_stay(person):
     (line,) = [line for line in lines.lines() if line.model == "usage.Day"]
     assert line.count(person.pk) == 1
     line.erase_some(person.pk)
-    assert not figures_of(TODAY, TODAY).users
+    assert not figures_of(TODAY, TODAY).users.lines
     assert totals()[0] == 1
 
 
@@ -263,3 +270,26 @@ def test_the_page_costs_the_same_for_a_year(admin, person, django_assert_max_num
         book(made)
     with django_assert_max_num_queries(14):
         assert "52" in admin.get(f"{PAGE}?days=365").text
+
+
+def test_a_page_lists_the_most_frequent_and_sums_up_the_others_and_the_csv_has_all(
+    admin, person, django_assert_max_num_queries
+):
+    people = User.objects.bulk_create(User(username=f"user-{place:03}") for place in range(300))
+    made = Tally()
+    for place, each in enumerate(people):
+        for _ in range(2 if place >= 290 else 1):
+            use = Use(TODAY, "chat", error=place == 7, input_tokens=10, cost=0.5, ms=100)
+            made.add(use, user=each.pk, model="fox-1")
+    book(made)
+    with django_assert_max_num_queries(16):
+        text = admin.get(PAGE).text
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td>', text)
+    named = [name for name, _count in rows if name.startswith("user-")]
+    by_key = [sorted(some, key=lambda each: str(each.pk)) for some in (people[290:], people[:290])]
+    assert named == [each.username for each in (*by_key[0], *by_key[1][:40])]
+    assert ("and 250 others", "250") in rows
+    assert "2,500" in text.partition("and 250 others")[2][:120]
+    said = admin.get(f"{PAGE}?csv=users").text.splitlines()
+    assert len(said) == 301
+    assert sum(int(line.split(",")[1]) for line in said[1:]) == 310
