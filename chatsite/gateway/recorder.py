@@ -1,7 +1,8 @@
 """Writes exchanges in batches, off the path of requests.
 
 Rule 1: `note` costs microseconds and never waits: it puts a value into a queue.
-Rule 2: one thread writes what has come, a transaction at a time, at most every `EVERY` seconds.
+Rule 2: one thread writes what has come, a transaction at a time: every `EVERY` seconds, or at once where a whole
+        batch waits. Only the first exchange after none wakes it.
 Rule 3: memory is bounded. Over `MOST_BYTES` new exchanges lose their content, over `MOST_WAITING` they are not kept;
         both are counted and logged. What a key has used is never dropped: sums wait apart, one for each key.
 Rule 4: a database that is away is tried again; an exchange that it refuses is logged and left out.
@@ -54,7 +55,11 @@ class Recorder:
         self._figures = Tally()
         self._busy = False
         self._hurried = False
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
+        self._came = threading.Condition(self._lock)
+        """Told when there is work, after there was none."""
+        self._turned = threading.Condition(self._lock)
+        """Told when a batch is written, and when somebody is in a hurry."""
         self._thread: threading.Thread | None = None
         self._next: defaultdict[str, float] = defaultdict(float)
         self._told = (0, 0)
@@ -64,6 +69,7 @@ class Recorder:
         record.complete()
         watched.ended(record)
         with self._lock:
+            was_idle = not self._has_work()
             _count(self._figures, record)
             if record.key_pk is not None:
                 self._sums[record.key_pk] += _used(record)
@@ -72,14 +78,15 @@ class Recorder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gateway-recorder", daemon=True)
                 self._thread.start()
-            self._lock.notify_all()
+            if was_idle:
+                self._came.notify()
 
     def flush(self, seconds: float = 10.0) -> bool:
         """Wait until everything noted so far is written. False when the database would not have it in that time."""
         with self._lock:
             self._hurried = True
-            self._lock.notify_all()
-            done = self._lock.wait_for(lambda: not (self._busy or self._has_work()), seconds)
+            self._turned.notify_all()
+            done = self._turned.wait_for(lambda: not (self._busy or self._has_work()), seconds)
             self._hurried = False
             return done
 
@@ -103,8 +110,9 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._lock.wait_for(self._has_work)
-                self._pause(EVERY)  # what comes meanwhile is part of the same commit
+                self._came.wait_for(self._has_work)
+                if len(self._waiting) < MOST_IN_ONE_COMMIT:
+                    self._pause(EVERY)  # what comes meanwhile is part of the same commit
                 records, sums, figures = self._take()
             written = self._write(records, sums, figures)
             if written and self._is_time("upkeep"):
@@ -114,15 +122,15 @@ class Recorder:
                 if not written:
                     self._put_back(records, sums, figures)
                     self._pause(RETRY_AFTER)
-                self._lock.notify_all()
+                self._turned.notify_all()
             self._tell_of_losses()
 
     def _pause(self, seconds: float) -> None:
         """Let the others go on for so long, or until somebody waits in `flush`."""
         if self._hurried:
-            self._lock.wait_for(lambda: not self._hurried, min(seconds, 0.02))
+            self._turned.wait_for(lambda: not self._hurried, min(seconds, 0.02))
         else:
-            self._lock.wait_for(lambda: self._hurried, seconds)
+            self._turned.wait_for(lambda: self._hurried, seconds)
 
     def _take(self) -> tuple[list[ExchangeRecord], dict[int, Used], Tally]:
         count = min(len(self._waiting), MOST_IN_ONE_COMMIT)

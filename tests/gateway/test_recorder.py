@@ -16,6 +16,7 @@ from agent.messages import Usage
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.gateway import recorder as module
+from chatsite.gateway import rows as written
 from chatsite.gateway.models import Exchange, Round
 from chatsite.gateway.recorder import Recorder, recorder
 from chatsite.gateway.records import ExchangeRecord, RoundRecord
@@ -140,6 +141,43 @@ def test_five_hundred_exchanges_are_few_commits(key_row, monkeypatch):
     assert recorder.flush(30)
     assert Exchange.objects.count() == 500
     assert len(commits) < 50
+
+
+def test_what_fills_a_whole_commit_does_not_wait_for_more(key_row, monkeypatch):
+    begun, held = threading.Event(), threading.Event()
+    commit, sizes = module._commit, []
+
+    def held_commit(records, *sums):
+        sizes.append(len(records))
+        begun.set()
+        held.wait(20)
+        commit(records, *sums)
+
+    monkeypatch.setattr(module, "_commit", held_commit)
+    monkeypatch.setattr(module, "MOST_IN_ONE_COMMIT", 5)
+    monkeypatch.setattr(module, "EVERY", 0.001)
+    own = Recorder()
+    own.note(exchange(key_row))
+    assert begun.wait(20)
+    monkeypatch.setattr(module, "EVERY", 3600)
+    for _ in range(12):
+        own.note(exchange(key_row))
+    held.set()
+    deadline = time.monotonic() + 20
+    while Exchange.objects.count() < 11 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (sizes, Exchange.objects.count()) == ([1, 5, 5], 11)
+    assert own.flush()  # the last two wait for more, and for nobody who is in a hurry
+    assert Exchange.objects.count() == 13
+
+
+@pytest.mark.parametrize(
+    ("model", "names"), [(Exchange, written.EXCHANGE), (Round, ("exchange", *written.ROUND))]
+)
+def test_no_column_of_a_record_is_forgotten(model, names):
+    assert sorted(names) == sorted(
+        field.name for field in model._meta.concrete_fields if not field.primary_key
+    )
 
 
 def test_a_database_that_is_away_is_tried_again_and_nothing_is_booked_twice(key_row, monkeypatch):
