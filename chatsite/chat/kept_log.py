@@ -23,7 +23,8 @@ def events_after(
     run_pk: int, number: int, up_to: int | None = None, *, at_most: int | None = None
 ) -> list[tuple[int, Event]]:
     """The kept events of a run behind `number`, each with its own number; the first `at_most` of them."""
-    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")[:at_most]
+    rows = RunEvent.objects.filter(run_id=run_pk, number__gt=number).order_by("number")
+    rows = (rows if up_to is None else rows.filter(first__lte=up_to))[:at_most]
     events = (
         (at, event)
         for row in rows

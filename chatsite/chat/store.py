@@ -87,7 +87,7 @@ def look(thread: Thread, until: Cursor | None = None) -> Look:
         elif newest and (run.state in Run.ACTIVE or until is not None):
             earlier = tuple(message for segment in segments for message in segment.messages)
             played = _replay(run, earlier, messages, until.number if until else None)
-            segments.append(_segment_of(played, len(earlier)))
+            segments.append(segment_of(played, len(earlier)))
             cursor = str(Cursor(run.public_id, played.number, thread.branch))
         else:
             segments.append(Segment(view_of(run), tuple(map(message_of, messages))))
@@ -117,14 +117,14 @@ def look_again(thread: Thread, seen: Look) -> Look:
     new = events_after(run.pk, before.number)
     if new and isinstance(new[-1][1], Terminal):
         return look(thread)
-    played = _played(run, before, new)
+    played = play_on(run, before, new)
     earlier = seen.state.segments[:-1]
     state = replace(
         seen.state,
         title=thread.title,
         segments=(
             *refilled(earlier, played.folded.messages),
-            _segment_of(played, sum(len(segment.messages) for segment in earlier)),
+            segment_of(played, sum(len(segment.messages) for segment in earlier)),
         ),
         cursor=str(Cursor(run.public_id, played.number, thread.branch)),
         interrupts=questions.views_for(seen.run_pks),
@@ -166,10 +166,10 @@ def _by_run(rows: list[models.Message]) -> list[tuple[int | None, list[models.Me
 def _replay(run: Run, earlier: tuple[Message, ...], rows: list[models.Message], number: int | None) -> Played:
     """The run as its log tells it, up to `number`, behind the `earlier` messages."""
     asked = tuple(message_of(row) for row in rows if row.role in BRINGS)
-    return _played(run, Played(run, 0, Transcript(earlier + asked), NOTHING), events_after(run.pk, 0, number))
+    return play_on(run, Played(run, 0, Transcript(earlier + asked), NOTHING), events_after(run.pk, 0, number))
 
 
-def _played(run: Run, before: Played, new: list[tuple[int, Event]]) -> Played:
+def play_on(run: Run, before: Played, new: list[tuple[int, Event]]) -> Played:
     number, folded, underway = before.number, before.folded, before.underway
     for number, event in new:  # noqa: B007 (the last one counts)
         folded = apply(folded, event)
@@ -178,7 +178,7 @@ def _played(run: Run, before: Played, new: list[tuple[int, Event]]) -> Played:
     return Played(run, number, folded, underway, over)
 
 
-def _segment_of(played: Played, earlier: int) -> Segment:
+def segment_of(played: Played, earlier: int) -> Segment:
     view = view_of(played.run)
     if not played.over:
         view = replace(view, state=State.RUNNING, stop_reason="", duration_ms=None)

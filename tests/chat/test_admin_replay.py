@@ -6,12 +6,13 @@ import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.signals import post_init
 from django.test import Client
 from django.urls import reverse
 
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db, upkeep
-from chatsite.chat.admin.replay import moments_of
+from chatsite.chat.admin import playback
 from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Message, Run, RunEvent
 from tests.chat.test_admin import logged_in, page
@@ -32,6 +33,13 @@ async def run(person, plays, settled) -> Run:
     done = await commands.begin_thread(person, Send(text="Weather?"), door="page")
     await settled()
     return done.run
+
+
+def moments_of(run: Run) -> list[playback.Moment]:
+    """Those that are read of it anew."""
+    found = playback.Playback(run)
+    found.look(run)
+    return found.moments
 
 
 def moment(admin: Client, run: Run, number: int) -> str:
@@ -117,3 +125,51 @@ async def test_a_run_of_which_nothing_was_kept_has_a_page(admin, run):
 async def test_a_moment_without_a_reason_is_no_page_in_a_page(admin, run):
     answer = await db.read(admin.get, reverse("admin:chat_run_replay", args=[run.pk]) + "?at=3&part=1")
     assert answer.status_code == 403
+
+
+def read_of(admin: Client, run: Run, number: int) -> int:
+    """How many rows of the log a look at that moment reads."""
+    read: list[int] = []
+
+    def count(sender: type, instance: RunEvent, **_: object) -> None:
+        read.append(instance.number)
+
+    post_init.connect(count, sender=RunEvent)
+    try:
+        moment(admin, run, number)
+    finally:
+        post_init.disconnect(count, sender=RunEvent)
+    return len(read)
+
+
+async def test_a_step_reads_what_is_new_in_the_log_and_no_more(admin, run):
+    moments = await db.read(moments_of, run)
+    rows = await db.read(lambda: RunEvent.objects.filter(run=run).count())
+    assert rows > 12
+    assert await db.read(read_of, admin, run, moments[3].number) > rows
+    steps = [await db.read(read_of, admin, run, each.number) for each in moments[4:]]
+    assert steps == [1] * len(steps)
+    back = [await db.read(read_of, admin, run, each.number) for each in moments[-2:-6:-1]]
+    assert back == [0] * 4
+
+
+async def test_a_run_at_work_is_replayed_up_to_where_it_is_now(admin, run):
+    last = (await db.read(moments_of, run))[-1]
+    kept = await db.read(lambda: list(RunEvent.objects.filter(run=run).order_by("number")))
+    half = kept[len(kept) // 2]
+
+    def put_back() -> None:
+        RunEvent.objects.bulk_create(row for row in kept if row.number > half.number)
+
+    await db.write(lambda: RunEvent.objects.filter(run=run, number__gt=half.number).delete())
+    assert "six." not in await db.read(moment, admin, run, last.number)
+    await db.write(put_back)
+    assert "One two three four five six." in await db.read(moment, admin, run, last.number)
+
+
+async def test_steps_of_a_folded_log_show_what_steps_of_the_whole_one_did(admin, run):
+    moments = await db.read(moments_of, run)
+    before = [await db.read(moment, admin, run, each.number) for each in moments]
+    while await db.write(upkeep.step):
+        pass
+    assert [await db.read(moment, admin, run, each.number) for each in moments] == before

@@ -10,7 +10,7 @@
     exports       a thread as a file
     eventlog      what a run said, entry by entry
     requests      what a model was sent in a turn, put together again; `requests_page` shows it
-    replay        what the page showed of a run, moment by moment
+    replay        what the page showed of a run, moment by moment; `playback` reads what is new from step to step
 
 Rule 1: nobody edits a transcript here, not even a superuser.
 Rule 2: content of others is opened with a permission and a reason, and that is on record (`adminkit.reading`).
