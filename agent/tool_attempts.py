@@ -11,17 +11,16 @@ all others                                 a safe sentence, internal_error: a bu
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from agent.errors import AgentError
 from agent.messages import ToolCallPart, ToolResultPart
 from agent.results import error_result
+from agent.tool_threads import in_thread
 from agent.tools import Tool, ToolContext
 
 log = logging.getLogger("agent.tool_calls")
@@ -55,42 +54,12 @@ async def attempt_tool(tool: Tool, arguments: Mapping[str, Any], ctx: ToolContex
     execute = partial(tool.execute, arguments, ctx)
     try:
         async with asyncio.timeout(tool.timeout) as limit:
-            value = await _in_thread(execute) if tool.blocking else execute()
+            value = await in_thread(execute) if tool.blocking else execute()
             return await value if inspect.isawaitable(value) else value
     except TimeoutError as error:
         if limit.expired():
             raise TimedOut(tool.timeout or 0) from error
         raise
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Like `asyncio.to_thread`, but not in the shared pool.
-
-    A blocked tool would hold a worker of that pool for good, and a few of them would keep the whole process
-    from so much as resolving a host name. A daemon thread does not keep the process from ending either.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((value, error))
-
-    def run() -> None:
-        value, error = None, None
-        try:
-            value = context.run(work)
-        except BaseException as raised:
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name="tool", daemon=True).start()
-    value, error = await future
-    if error is not None:
-        raise error
-    return value
 
 
 def failure(call: ToolCallPart, error: BaseException, duration_ms: int | None) -> ToolResultPart:

@@ -1,0 +1,61 @@
+"""Threads for tools that block: there is always one, and one that is done serves again."""
+
+import asyncio
+import threading
+
+import pytest
+
+from agent import tool_threads
+from agent.tool_threads import in_thread
+
+
+async def test_a_thread_that_is_done_takes_the_next_call():
+    first = await in_thread(threading.current_thread)
+    assert await in_thread(threading.current_thread) is first
+    assert first is not threading.current_thread()
+
+
+async def test_calls_at_once_have_a_thread_each_however_many_hang():
+    hung = threading.Event()
+    waiting = [asyncio.ensure_future(in_thread(hung.wait)) for _ in range(40)]
+    assert await in_thread(lambda: "still served") == "still served"
+    hung.set()
+    assert await asyncio.gather(*waiting) == [True] * 40
+
+
+async def test_what_it_raises_is_raised_here_and_the_thread_goes_on():
+    def fail():
+        raise LookupError("no such city")
+
+    before = await in_thread(threading.current_thread)
+    with pytest.raises(LookupError, match="no such city"):
+        await in_thread(fail)
+    assert await in_thread(threading.current_thread) is before
+
+
+async def test_a_thread_that_waits_too_long_ends(monkeypatch):
+    monkeypatch.setattr(tool_threads, "IDLE", 0.01)
+    monkeypatch.setattr(tool_threads, "_idle", [])
+    thread = await in_thread(threading.current_thread)
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
+    assert await in_thread(lambda: "a new one") == "a new one"
+
+
+async def test_a_caller_that_gives_up_leaves_a_thread_that_can_be_used_again():
+    free, begun = threading.Event(), threading.Event()
+    used = []
+
+    def work():
+        used.append(threading.current_thread())
+        begun.set()
+        free.wait()
+
+    waiting = asyncio.ensure_future(in_thread(work))
+    await asyncio.to_thread(begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    free.set()
+    while await in_thread(threading.current_thread) is not used[0]:
+        pass
