@@ -193,7 +193,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
+            # A run writes 140 pages, mostly the same ones again and again: carried over every 4,000 (16 MB) instead of
+            # every 1,000, they are written and synced to the disk a quarter as often.
+            "init_command": (
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON; "
+                "PRAGMA wal_autocheckpoint=4000;"
+            ),
         },
         # A file, since threads with connections of their own must see it; one for each test process.
         "TEST": {"NAME": Path(tempfile.gettempdir()) / f"threadloom-test-{os.getpid()}.sqlite3"},

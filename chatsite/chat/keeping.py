@@ -88,7 +88,7 @@ def keep(batch: Batch) -> int | None:
         raise RunTaken(batch.run_pk)
     with connection.cursor() as cursor:
         cursor.executemany(INSERT_EVENT, pack(batch.run_pk, batch.first, batch.events, batch.at))
-    head = _append_messages(batch) if batch.messages else batch.head
+    head = _append_messages(batch)
     for message, before in batch.inserted:
         _insert_message(batch, message, before)
     for message in batch.rewritten:
@@ -107,14 +107,17 @@ def keep(batch: Batch) -> int | None:
 def _append_messages(batch: Batch) -> int | None:
     head = batch.head
     for message in batch.messages:
-        row = row_values.row_of(
+        columns = row_values.columns_of(
             message, thread_id=batch.thread_pk, run_id=batch.run_pk, parent_id=head, created_at=batch.at
         )
         if batch.terminal is not None and message is batch.last_said:
-            row.metadata["stopReason"] = ending_of(batch.terminal).stop_reason
-        statements.insert(row)
-        head = row.pk
-    statements.update(Thread, {"head": head, "updated_at": batch.at}, "id = %s", [batch.thread_pk])
+            columns["metadata"]["stopReason"] = ending_of(batch.terminal).stop_reason
+        head = statements.add(models.Message, columns)
+    changed = {"head": head} if batch.messages else {}
+    if batch.terminal is not None:
+        changed["updated_at"] = batch.at  # lists are in the order of what somebody said, and of what is done
+    if changed:
+        statements.update(Thread, changed, "id = %s", [batch.thread_pk])
     return head
 
 

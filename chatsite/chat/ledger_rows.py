@@ -51,21 +51,22 @@ def known_calls(thread_pk: int, call_ids: Iterable[str]) -> dict[str, CallChange
 def write_calls(calls: Iterable[CallChange], *, run_pk: int, at: datetime) -> None:
     """What is known of each by now, at a batch of that run's."""
     statements.upsert(
+        ToolCall,
         [
-            ToolCall(
-                run_id=change.run_pk or run_pk,
-                call_id=change.call_id,
-                name=change.name[:200],
-                state=change.state,
-                arguments=change.arguments,
-                edited_arguments=change.edited_arguments,
-                result=change.result,
-                error_code=change.error_code[:100],
-                created_at=at,
-                claimed_at=change.claimed_at,
-                finished_at=change.finished_at,
-                duration_ms=change.duration_ms,
-            )
+            {
+                "run_id": change.run_pk or run_pk,
+                "call_id": change.call_id,
+                "name": change.name[:200],
+                "state": change.state,
+                "arguments": change.arguments,
+                "edited_arguments": change.edited_arguments,
+                "result": change.result,
+                "error_code": change.error_code[:100],
+                "created_at": at,
+                "claimed_at": change.claimed_at,
+                "finished_at": change.finished_at,
+                "duration_ms": change.duration_ms,
+            }
             for change in calls
         ],
         unique=("run", "call_id"),

@@ -100,24 +100,25 @@ def keep(run_pk: int, note: Note) -> None:
     data = jsontext.dump(_config_of(note))
     digest = digest_of(data.encode())
     if time.monotonic() - _kept.get(digest, -TOUCHED_EVERY) >= TOUCHED_EVERY:
-        row = RequestConfig(digest=digest, data=data, touched_at=note.began_at)
-        statements.upsert([row], unique=("digest",), update=("touched_at",))
+        row = {"digest": digest, "data": data, "touched_at": note.began_at}
+        statements.upsert(RequestConfig, [row], unique=("digest",), update=("touched_at",))
     head, pieces = pieces_of(note.asked.transcript, note.base)
-    statements.insert(
-        Turn(
-            run_id=run_pk,
-            number=note.number,
-            message_id=note.asked.message_id,
-            config=digest,
-            head=head,
-            pieces=jsontext.dump(pieces),
-            path=note.path,
-            url=note.url[:500],
-            digest=note.digest,
-            size=note.size,
-            sent=note.sent,
-            began_at=note.began_at,
-        )
+    statements.add(
+        Turn,
+        {
+            "run_id": run_pk,
+            "number": note.number,
+            "message_id": note.asked.message_id,
+            "config": digest,
+            "head": head,
+            "pieces": jsontext.dump(pieces),
+            "path": note.path,
+            "url": note.url[:500],
+            "digest": note.digest,
+            "size": note.size,
+            "sent": note.sent,
+            "began_at": note.began_at,
+        },
     )
     note.config = digest
 

@@ -57,24 +57,29 @@ def message_of(row: models.Message) -> Message:
     )
 
 
-def row_of(
+def row_of(message: Message, **columns: Any) -> models.Message:
+    """A row of it; `columns` says whose it is, as for `columns_of`."""
+    return models.Message(**columns_of(message, **columns))
+
+
+def columns_of(
     message: Message, *, thread_id: int, run_id: int | None, parent_id: int | None, **extra: Any
-) -> models.Message:
+) -> dict[str, Any]:
     metadata = dict(message.metadata)
     if message.role == "assistant":
         metadata["finishReason"] = message.finish_reason
-    return models.Message(
-        public_id=message.id,
-        thread_id=thread_id,
-        run_id=run_id,
-        parent_id=parent_id,
-        role=message.role,
-        parts=dump_parts(message.parts),
-        text=message.text,
-        finish_reason=message.finish_reason,
-        metadata=metadata,
+    return {
+        "public_id": message.id,
+        "thread_id": thread_id,
+        "run_id": run_id,
+        "parent_id": parent_id,
+        "role": message.role,
+        "parts": dump_parts(message.parts),
+        "text": message.text,
+        "finish_reason": message.finish_reason,
+        "metadata": metadata,
         **extra,
-    )
+    }
 
 
 def used_in(entries: Iterable[Mapping[str, Any]]) -> list[ModelUsage]:

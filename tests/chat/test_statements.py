@@ -54,10 +54,10 @@ def test_an_upsert_makes_what_is_not_there_and_changes_only_the_named_columns_of
     run = Run.objects.create(thread=thread)
     ToolCall.objects.create(run=run, call_id="c-1", name="first", state="proposed", arguments="{}")
     calls = [
-        ToolCall(run=run, call_id=id, name="second", state="done", result="r", finished_at=AT)
+        {"run_id": run.pk, "call_id": id, "name": "second", "state": "done", "result": "r", "finished_at": AT}
         for id in ("c-1", "c-2")
     ]
-    statements.upsert(calls, unique=("run", "call_id"), update=("state", "result", "finished_at"))
+    statements.upsert(ToolCall, calls, unique=("run", "call_id"), update=("state", "result", "finished_at"))
     rows = ToolCall.objects.order_by("pk").values_list(
         "call_id", "name", "state", "arguments", "result", "finished_at"
     )

@@ -24,7 +24,7 @@ class ToolCall(models.Model):
         CANCELLED = "cancelled"
         UNKNOWN = "unknown"
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tool_calls")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tool_calls", db_index=False)
     call_id = models.CharField(max_length=200)
     name = models.CharField(max_length=200)
     state = models.CharField(max_length=20, choices=State.choices, default=State.PROPOSED)

@@ -24,7 +24,7 @@ class Message(models.Model):
         TOOL = "tool"
 
     public_id = models.CharField(max_length=200, editable=False)
-    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="messages")
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="messages", db_index=False)
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
     )
@@ -39,16 +39,26 @@ class Message(models.Model):
     deleted_at = models.DateTimeField(
         null=True,
         blank=True,
-        db_index=True,
         help_text="With all that stands behind it, which says the same moment; `upkeep` removes it later.",
     )
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["thread", "public_id"], name="chat_message_id_in_thread"),
-            models.UniqueConstraint(fields=["thread", "client_id"], name="chat_client_id_in_thread"),
+            models.UniqueConstraint(
+                fields=["thread", "client_id"],
+                condition=models.Q(client_id__isnull=False),
+                name="chat_client_id_in_thread",
+            ),
         )
+        # A run writes each of these with each message: none holds rows that nobody looks for by it, and none is the
+        # beginning of another.
         indexes = (
+            models.Index(
+                fields=["deleted_at"],
+                condition=models.Q(deleted_at__isnull=False),
+                name="chat_message_deleted",
+            ),
             models.Index(fields=["role", "finish_reason", "-created_at"], name="chat_message_of_kind"),
         )
 

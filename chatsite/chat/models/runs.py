@@ -36,7 +36,7 @@ class Run(models.Model):
         ASKED = "asked"
 
     public_id = models.CharField(max_length=200, default=new_run_id, editable=False)
-    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs")
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="runs", db_index=False)
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children"
     )
@@ -126,7 +126,7 @@ class RunEvent(models.Model):
     with `first` < `number` stands for its whole log, which was pruned: what was said is in the message rows.
     """
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     first = models.PositiveIntegerField()
     number = models.PositiveIntegerField()
     type = models.CharField(max_length=40)
@@ -158,7 +158,7 @@ class Turn(models.Model):
     `sent` how often it did.
     """
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="turn_rows")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="turn_rows", db_index=False)
     number = models.PositiveIntegerField()
     message_id = models.CharField(max_length=200, help_text="The answer's, where there is one.")
     config = models.CharField(max_length=32, db_index=True, help_text="The digest of its RequestConfig.")

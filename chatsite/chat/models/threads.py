@@ -41,12 +41,18 @@ class Thread(models.Model):
     deleted_at = models.DateTimeField(
         null=True,
         blank=True,
-        db_index=True,
         help_text="It is nobody's from then on; `upkeep` removes it later.",
     )
 
     class Meta:
-        indexes = (models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),)
+        indexes = (
+            models.Index(fields=["owner", "-updated_at"], name="chat_thread_of_owner"),
+            models.Index(
+                fields=["deleted_at"],
+                condition=models.Q(deleted_at__isnull=False),
+                name="chat_thread_deleted",
+            ),
+        )
         permissions = (("view_transcript", "Can read what others wrote and were answered"),)
 
     def __str__(self) -> str:
