@@ -24,7 +24,7 @@ from chatsite.bodies import BodyLimit  # noqa: E402
 from chatsite.chat import rounds  # noqa: E402
 from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.chat.thread_events import EventsDoor  # noqa: E402
-from chatsite.chat.uploads import UploadDoor  # noqa: E402
+from chatsite.chat.upload_doors import UploadDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
 from chatsite.operator.probe import Probe  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402

@@ -22,6 +22,7 @@ from agent.approvals import Resolution, check_resolutions
 from agent.messages import NOTICE, Message, TextPart, ToolResultPart
 from agent.wire.parts import dump_parts
 from chatsite.chat import (
+    attachment_references,
     attachments,
     branches,
     metering,
@@ -142,7 +143,10 @@ def ask(thread: Thread, message: Message, client_id: str, start: Start) -> Begun
 def _check_same(known: models.Message, message: Message) -> None:
     """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
     kept = row_values.message_of(known)
-    if (kept.text, attachments.ids_in([kept])) != (message.text, attachments.ids_in([message])):
+    if (kept.text, attachment_references.ids_in([kept])) != (
+        message.text,
+        attachment_references.ids_in([message]),
+    ):
         raise Conflict(
             gettext("This message was sent already, with another text. Reload the page to see it.")
         )
@@ -399,7 +403,7 @@ def _append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     statements.insert(row)
     attachments.use(thread, [message])
     thread.head = row
-    thread.title = thread.title or title_from(message.text or attachments.names_in(message))
+    thread.title = thread.title or title_from(message.text or attachment_references.names_in(message))
     changed = {name: getattr(thread, name) for name in ("head_id", "title", "model", "updated_at")}
     statements.update(Thread, changed, "id = %s", [thread.pk])
 

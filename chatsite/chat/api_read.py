@@ -7,10 +7,11 @@ from typing import Any
 from agent.wire.agui import encode_interrupt, encode_ui_messages
 from chatsite.chat import (
     access,
-    attachments,
+    attachment_references,
     commands,
     db,
     eventlog,
+    following,
     questions,
     store,
 )
@@ -35,11 +36,11 @@ async def restore(user: Any, asked: Asked) -> Reply:
     if not thread_id:
         raise Refused(422, "invalid_request", "threadId: say which thread, as `GET /api/chat?threadId=<id>`.")
     thread = await commands.thread_for(user, thread_id)
-    state = await eventlog.state_now(eventlog.channel_of(thread.pk), thread)
+    state = await following.state_now(eventlog.channel_of(thread.pk), thread)
     unanswered = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
     interrupts = [questions.interrupt_of(row) for row in unanswered]
     times = await db.read(_times_of, thread.pk)
-    transcript = attachments.addressed(store.transcript_of(state), thread.public_id)
+    transcript = attachment_references.addressed(store.transcript_of(state), thread.public_id)
     messages = encode_ui_messages(transcript, times, interrupts)
     limit, before = asked.query.get("limit"), asked.query.get("before")
     page, has_more = _page(messages, limit, before)

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from agent.events import Event, RunError, RunStarted, Terminal, ToolCallResult
 from agent.wire.agui import RunInput, encode_event_json, load_parts
 from agent.wire.sse import encode_sse
-from chatsite.chat import cursors, db, draining, eventlog, news, runner
+from chatsite.chat import cursors, db, draining, eventlog, following, news, runner
 from chatsite.chat.api_values import DOOR, Asked, Reply
 from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, Thread
@@ -54,7 +54,7 @@ async def _events_of(thread: Thread, run: Run, after: int) -> Frames:
     finished = over = False
     try:
         async with aclosing(
-            eventlog.follow_run(channel, run.pk, run.public_id, after, first=True)
+            following.follow_run(channel, run.pk, run.public_id, after, first=True)
         ) as batches:
             async for heard in batches:
                 if not heard.events:

@@ -21,8 +21,9 @@ from agent import Provider
 from agent.events import TurnEnd, TurnEvent
 from agent.messages import FilePart, ImagePart, Message, Part, TextPart, Transcript
 from agent.providers.base import TurnRequest, is_native
-from chatsite.chat import attachments, db
-from chatsite.chat.attachments import MB, id_in, ids_in
+from chatsite.chat import attachment_files, attachments, db
+from chatsite.chat.attachment_files import MB
+from chatsite.chat.attachment_references import id_in, ids_in
 from chatsite.chat.filetypes import IMAGES, TEXT, as_text
 from chatsite.chat.models import Attachment, Thread
 
@@ -94,7 +95,7 @@ def _part(part: Part, rows: dict[str, Attachment], sent: set[str]) -> Part:
     name = row.name if row is not None else part.name or "attached"
     if row is not None and id not in sent:
         return TextPart(LEFT_OUT.format(name=name))
-    content = attachments.read(row) if row is not None else None
+    content = attachment_files.read(row) if row is not None else None
     if row is None or content is None:
         return TextPart(GONE.format(name=name))
     if row.mime_type == TEXT:

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import access, commands, cursors, db, draining, eventlog
+from chatsite.chat import access, commands, cursors, db, draining, following
 from chatsite.chat.access import Credential
 from chatsite.chat.command_values import CommandAdapter
 from chatsite.chat.cursors import Cursor
@@ -114,7 +114,7 @@ class ThreadConsumer(AsyncWebsocketConsumer):
         # Both servers say in the middle of a send that the client has left; `disconnect` is then on its way.
         recheck = Recheck(self.credential, thread.public_id)
         with suppress(OSError):
-            async with aclosing(eventlog.follow_events(thread, after)) as batches:
+            async with aclosing(following.follow_events(thread, after)) as batches:
                 async for heard in batches:
                     if not await recheck.holds():
                         await self.close(NOT_LOGGED_IN)

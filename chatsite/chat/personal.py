@@ -9,7 +9,15 @@ from django.db import transaction
 
 from chatsite.care.exporting import PIECE, Part, as_json
 from chatsite.care.lines import Named, Rows
-from chatsite.chat import attachments, requests, store, transfer, transfer_files
+from chatsite.chat import (
+    attachment_files,
+    attachment_upkeep,
+    requests,
+    store,
+    transfer,
+    transfer_files,
+    transfer_markdown,
+)
 from chatsite.chat.models import Attachment, Preset, Run, Thread, Turn
 
 
@@ -19,7 +27,7 @@ class Files(Rows):
     __slots__ = ()
 
     def erase_some(self, pk: Any) -> int:
-        return attachments.erase_some(pk)
+        return attachment_upkeep.erase_some(pk)
 
 
 class Turns(Rows):
@@ -74,7 +82,7 @@ def threads_of(user: Any) -> Iterator[Part]:
             place = f"threads/{pk:06}-{transfer.file_name(thread.title)}"
             file = transfer_files.with_bytes(transfer.file_of(thread), thread)
             yield f"{place}.json", [file.as_json().encode()]
-            yield f"{place}.md", [transfer.markdown_of(store.load_state(thread)).encode()]
+            yield f"{place}.md", [transfer_markdown.markdown_of(store.load_state(thread)).encode()]
 
 
 def files_of(user: Any) -> Iterator[Part]:
@@ -85,7 +93,7 @@ def files_of(user: Any) -> Iterator[Part]:
 def _content(row: Attachment) -> Iterator[bytes]:
     """Nothing of a file that is not there: its row is in the archive all the same."""
     try:
-        with attachments.path_of(row.digest).open("rb") as file:
+        with attachment_files.path_of(row.digest).open("rb") as file:
             while piece := file.read(PIECE):
                 yield piece
     except OSError:

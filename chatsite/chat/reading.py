@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from django.http import HttpResponse
 from django.urls import reverse
 
-from chatsite.chat import access, eventlog
+from chatsite.chat import access, eventlog, following
 from chatsite.chat.models import Message, Thread
 from chatsite.chat.render.fragments import render_after, render_before
 from chatsite.chat.screens import rendered
@@ -19,7 +19,7 @@ async def more(row: Thread, query: Mapping[str, str]) -> HttpResponse | None:
     before, after = query.get("before", ""), query.get("after", "")
     if not before and not after:
         return None
-    state = await eventlog.state_now(eventlog.channel_of(row.pk), row)
+    state = await following.state_now(eventlog.channel_of(row.pk), row)
     if before:
         html = await rendered(state, render_before, state, before)
     else:

@@ -49,10 +49,11 @@ from chatsite.chat import (
     row_values,
     watched,
 )
-from chatsite.chat.eventlog import Channel, LiveRun
+from chatsite.chat.eventlog import Channel
 from chatsite.chat.keeping import Batch
 from chatsite.chat.ledger import Ledger
 from chatsite.chat.ledger_rows import CallChange
+from chatsite.chat.liverun import LiveRun
 from chatsite.chat.models import Run
 from chatsite.chat.requests import Note
 from chatsite.chat.state import InterruptView, RunView

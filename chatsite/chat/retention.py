@@ -2,7 +2,7 @@
 
 A thread is too old when nothing happened in it for so many days; that it is pinned or put away does not count. It is
 thrown away then, without the time to take it back, and `organizing.remove_deleted` removes it piece by piece: shares,
-messages, logs, calls, its place in the search, and (`attachments.remove_unused`) the files that it alone had.
+messages, logs, calls, its place in the search, and (`attachment_upkeep.remove_unused`) the files that it alone had.
 """
 
 from __future__ import annotations

@@ -19,7 +19,16 @@ import weakref
 from django.db import DatabaseError
 from django.db.models import Max
 
-from chatsite.chat import db, draining, eventlog, news, recovery, runner, upkeep, watched
+from chatsite.chat import (
+    db,
+    draining,
+    eventlog,
+    news,
+    recovery,
+    runner,
+    upkeep,
+    watched,
+)
 from chatsite.chat.heartbeat import BEAT_EVERY, PROCESS, Watch
 from chatsite.chat.models import Run, RunEvent
 from chatsite.chat.problems import Restarting

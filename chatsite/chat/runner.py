@@ -42,8 +42,9 @@ from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.attaching import Attaching
 from chatsite.chat.conf import setting
-from chatsite.chat.eventlog import Channel, LiveRun, channel_of
+from chatsite.chat.eventlog import Channel, channel_of
 from chatsite.chat.keeping import RunTaken
+from chatsite.chat.liverun import LiveRun
 from chatsite.chat.models import Run
 from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem

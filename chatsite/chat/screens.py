@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from django.utils.translation import get_language
 
 from agent.wire.sse import encode_sse
-from chatsite.chat import eventlog
+from chatsite.chat import eventlog, following
 from chatsite.chat.cursors import Cursor, parse_cursor
 from chatsite.chat.models import Thread
 from chatsite.chat.render.fragments import FragmentWriter, has_been_told, render_full, standing_html
@@ -131,7 +131,7 @@ class Screen:
             if self._version == self._channel.version and not anew:
                 return
             version = self._channel.version
-            state = await eventlog.state_now(self._channel, self._thread)
+            state = await following.state_now(self._channel, self._thread)
             before = self._state
             if before is not None and state is not before:
                 await self._step(before, state)
@@ -176,7 +176,7 @@ class Screen:
     async def _jump_html(self, state: ThreadState, after: Cursor | None) -> str:
         shown = state if after is not None and state.cursor == str(after) else None
         if shown is None and after is not None:
-            shown = await eventlog.state_at(self._channel, self._thread, after)
+            shown = await following.state_at(self._channel, self._thread, after)
         if shown is None:
             return await rendered(state, render_full, state)
         html = await rendered(state, _difference, shown, state)

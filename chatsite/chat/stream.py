@@ -22,7 +22,7 @@ from django.db import DatabaseError
 from agent.events import Event
 from agent.wire.agui import encode_event_json
 from agent.wire.sse import encode_sse
-from chatsite.chat import access, db, draining, eventlog
+from chatsite.chat import access, db, draining, eventlog, following
 from chatsite.chat.access import Credential
 from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Thread
@@ -89,7 +89,7 @@ async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
 async def json_frames(thread: Thread, after: Cursor | None) -> Frames:
     # The head goes out with the first bytes, so a proxy and a client know at once that the stream stands.
     yield ALIVE
-    async with aclosing(eventlog.follow_events(thread, after)) as batches:
+    async with aclosing(following.follow_events(thread, after)) as batches:
         async for heard in batches:
             if not heard.events:
                 yield None

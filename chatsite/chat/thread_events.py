@@ -29,7 +29,7 @@ from chatsite.chat import (
     cursors,
     db,
     draining,
-    eventlog,
+    following,
     stream,
 )
 from chatsite.chat.access import Credential
@@ -84,7 +84,7 @@ def _nothing(after: Cursor | None, html: bool) -> Reply:
 
 
 async def _next_events(thread: Thread, after: Cursor | None, recheck: stream.Recheck) -> Reply | None:
-    async with aclosing(eventlog.follow_events(thread, after)) as batches:
+    async with aclosing(following.follow_events(thread, after)) as batches:
         async for heard in batches:
             await _still_let_in(recheck)
             if heard.events:

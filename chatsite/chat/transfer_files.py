@@ -16,15 +16,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from chatsite.chat import attachments, uploads
-from chatsite.chat.attachments import MB, SCHEME, Draft, Unattached, draft_of, id_in
+from chatsite.chat import attachment_files, attachments, uploads
+from chatsite.chat.attachment_files import MB, Draft, Unattached, draft_of
+from chatsite.chat.attachment_references import SCHEME, id_in
+from chatsite.chat.filetypes import IMAGES
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import TooLong
-from chatsite.chat.transfer import GivenEntry, ImageEntry, ThreadFile
+from chatsite.chat.transfer_form import GivenEntry, ImageEntry, ThreadFile
 from chatsite.languages import here
 
 MOST_OUT = 30 * MB
-"""Bytes, before base64: an export has to be small enough to be taken in (`transfer.MAX_BYTES`)."""
+"""Bytes, before base64: an export has to be small enough to be taken in (`transfer_form.MAX_BYTES`)."""
 MOST_IN = 1_000
 """Files of one thread that become attachments."""
 
@@ -38,7 +40,7 @@ def with_bytes(file: ThreadFile, thread: Thread) -> ThreadFile:
             continue
         part.url = None
         row = rows.get(id)
-        content = attachments.read(row) if row is not None and row.size <= left else None
+        content = attachment_files.read(row) if row is not None and row.size <= left else None
         if content is not None:
             left -= len(content)
             part.data = base64.b64encode(content).decode()
@@ -77,7 +79,7 @@ def _draft(part: GivenEntry) -> Draft | None:
         draft = draft_of(content, part.name)
     except (binascii.Error, ValueError, Unattached, TooLong):
         return None
-    same_kind = (draft.mime_type in attachments.IMAGES) == isinstance(part, ImageEntry)
+    same_kind = (draft.mime_type in IMAGES) == isinstance(part, ImageEntry)
     same = same_kind and (draft.mime_type, draft.name) == (part.mime_type, part.name)
     if same and base64.b64encode(content).decode() == part.data:
         return draft

@@ -30,7 +30,7 @@ from agent.wire import jsontext
 from chatsite.care import holds, housework
 from chatsite.chat import (
     actions_steering,
-    attachments,
+    attachment_upkeep,
     db,
     logrows,
     organizing,
@@ -52,13 +52,13 @@ ROWS_A_STEP = 500
 LONGEST_KEEP = 36_500
 """Days. What is beyond that is for ever, and more than a date can tell."""
 
-_shards = cycle(attachments.SHARDS)
+_shards = cycle(attachment_upkeep.SHARDS)
 
 REPLACE = "UPDATE chat_runevent SET first = %s, data = %s WHERE id = %s"
 JOBS = (
     organizing.remove_deleted,
     actions_steering.remove_deleted,
-    attachments.remove_unused,
+    attachment_upkeep.remove_unused,
     requests.remove_unused,
     retention.throw_away_old,
 )
@@ -112,7 +112,7 @@ def step() -> bool:
 
 def sweep_next() -> None:
     """Look through one of the folders with attached files, another one each time."""
-    attachments.sweep(next(_shards))
+    attachment_upkeep.sweep(next(_shards))
 
 
 def _ended() -> QuerySet[Run]:

@@ -2,7 +2,7 @@ from django.urls import path
 
 from chatsite.chat import (
     api_doors,
-    uploads,
+    upload_doors,
     views,
     views_attachments,
     views_choosing,
@@ -46,7 +46,7 @@ urlpatterns = [
     path("s/<str:token>/", views_organizing.shared, name="shared"),
     path("threads/<str:thread_id>/attachments/<str:id>", views_attachments.attachment, name="attachment"),
     path("s/<str:token>/attachments/<str:id>", views_attachments.shared_attachment, name="shared_attachment"),
-    path("api/attachments", uploads.upload_view, name="upload"),
+    path("api/attachments", upload_doors.upload_view, name="upload"),
     path("manifest.webmanifest", views_installing.manifest, name="manifest"),
     path("api/chat", api_doors.view, name="api"),
 ]

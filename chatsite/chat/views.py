@@ -37,6 +37,7 @@ from chatsite.chat import (
     commands,
     db,
     eventlog,
+    following,
     reading,
     rounds,
     thread_events,
@@ -153,7 +154,7 @@ async def retry(request: HttpRequest, thread_id: str) -> HttpResponse:
 @door
 async def answer(request: HttpRequest, thread_id: str) -> HttpResponse:
     row = await commands.thread_for(request.person, thread_id)
-    state = await eventlog.state_now(eventlog.channel_of(row.pk), row)
+    state = await following.state_now(eventlog.channel_of(row.pk), row)
     try:
         command = _answer_of(request.POST, state)
     except Invalid as problem:
@@ -334,7 +335,7 @@ async def _page(
     begins_with = next(
         (each for each in presets if each.name == preset or (preset is None and each.is_default)), None
     )
-    state = await eventlog.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
+    state = await following.state_now(eventlog.channel_of(row.pk), row) if row else ThreadState(thread_id="")
     place = await db.read(reading.place_of, row, at, state) if row is not None and at else {}
     model = catalog.pick(stored=row.model if row else begins_with.model if begins_with else "")
     context = {

@@ -1,6 +1,6 @@
 """Files of a thread, for its owner and for whoever reads it by a link.
 
-`uploads.UploadDoor` answers the first before Django where it can. The pages name a file relative to themselves
+`upload_doors.UploadDoor` answers the first before Django where it can. The pages name a file relative to themselves
 (`attachments/<id>`), so that each door sees by itself who asks.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponseBase
 from django.views.decorators.http import require_safe
 
-from chatsite.chat import attachments, db, organizing, store, uploads
+from chatsite.chat import attachment_references, db, downloads, organizing, store
 from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
 from chatsite.chat.models import Attachment
@@ -20,13 +20,13 @@ from chatsite.chat.views import door
 @require_safe
 @door
 async def attachment(request: HttpRequest, thread_id: str, id: str) -> HttpResponseBase:
-    return as_django(await uploads.download(request.person, thread_id, id))  # type: ignore[attr-defined]
+    return as_django(await downloads.download(request.person, thread_id, id))  # type: ignore[attr-defined]
 
 
 @require_safe
 async def shared_attachment(request: HttpRequest, token: str, id: str) -> HttpResponseBase:
     try:
-        return as_django(await uploads.file_reply(await db.read(_shared, token, id)))
+        return as_django(await downloads.file_reply(await db.read(_shared, token, id)))
     except Missing as missing:
         return as_django(refusal(missing))
 
@@ -37,6 +37,6 @@ def _shared(token: str, id: str) -> Attachment | None:
     if found is None:
         return None
     link, state = found
-    if id not in attachments.ids_in(store.transcript_of(state)):
+    if id not in attachment_references.ids_in(store.transcript_of(state)):
         return None
     return link.thread.attachments.filter(public_id=id).first()

@@ -26,6 +26,8 @@ from chatsite.chat import (
     store,
     transfer,
     transfer_files,
+    transfer_form,
+    transfer_markdown,
 )
 from chatsite.chat.command_values import Organize
 from chatsite.chat.models import Thread
@@ -152,7 +154,7 @@ async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpRespons
         text, content_type = await db.read(_file_text, thread), "application/json"
     else:
         text, content_type = (
-            await db.read(lambda: transfer.markdown_of(store.load_state(thread))),
+            await db.read(lambda: transfer_markdown.markdown_of(store.load_state(thread))),
             "text/markdown",
         )
     response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
@@ -174,9 +176,9 @@ async def take_in(request: HttpRequest) -> HttpResponse:
         upload = request.FILES.get("file")
         if upload is None:
             raise Invalid(gettext("Choose the file of a thread that was exported here, then send it."))
-        if upload.size is None or upload.size > transfer.MAX_BYTES:
-            raise TooLong(transfer.too_large())
-        file = await db.read(lambda: transfer.read_file(upload.read()))
+        if upload.size is None or upload.size > transfer_form.MAX_BYTES:
+            raise TooLong(transfer_form.too_large())
+        file = await db.read(lambda: transfer_form.read_file(upload.read()))
         file = await transfer_files.kept(request.person, file)  # type: ignore[attr-defined]
         thread = await db.write(transfer.take_in, request.person, file)  # type: ignore[attr-defined]
     except Missing:

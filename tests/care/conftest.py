@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from chatsite.care.models import Hold
 from chatsite.chat import retention as threads
-from chatsite.chat import transfer
+from chatsite.chat import transfer, transfer_form
 from chatsite.chat.models import Thread
 from chatsite.gateway import retention as exchanges
 
@@ -59,7 +59,7 @@ def thread_of(db) -> Callable[..., Thread]:
         ]
         for number, entry in enumerate(said):
             entry |= {"created_at": at, "parent": f"m{number}" if number else None}
-        file = transfer.ThreadFile(
+        file = transfer_form.ThreadFile(
             title=title, created_at=at, updated_at=at, head="m2", runs=[run], messages=said
         )
         thread = transfer.take_in(owner, file)

@@ -9,7 +9,7 @@ from django.test import override_settings
 from agent.messages import Usage
 from agent.middleware import Middleware
 from agent.providers.scripted import Turn
-from chatsite.chat import db, eventlog, store
+from chatsite.chat import db, eventlog, following, store
 from chatsite.chat.render.fragments import render_transcript
 from tests.chat.conftest import row_of
 from tests.chat.test_runs import begin, transcript_of
@@ -72,7 +72,7 @@ async def test_the_reason_of_a_middleware_that_ends_a_run_is_in_its_row_and_on_t
         await settled()
     assert (await row_of(done.run)).error == "The office is closed."
     kept = await db.read(store.load_state, done.thread)
-    for state in (kept, await eventlog.state_now(channel, done.thread)):
+    for state in (kept, await following.state_now(channel, done.thread)):
         assert "Stopped by a rule of this server: The office is closed. " in render_transcript(state)
 
 

@@ -12,7 +12,17 @@ from pydantic import ValidationError
 
 from agent.messages import Usage
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import choices, choosing, commands, db, eventlog, store, transfer
+from chatsite.chat import (
+    choices,
+    choosing,
+    commands,
+    db,
+    eventlog,
+    following,
+    store,
+    transfer,
+    transfer_form,
+)
 from chatsite.chat.agents import Catalog, ModelChoice, catalog_for, use_agents
 from chatsite.chat.choices import Choices
 from chatsite.chat.command_values import CommandAdapter, Fork, Retry, Send
@@ -168,7 +178,7 @@ async def test_a_fork_answers_as_its_thread_does(person, thread):
 async def test_a_thread_that_is_taken_out_and_in_answers_as_before(person, thread):
     await configure(person, thread, **ALL)
     written = await db.read(lambda: transfer.file_of(Thread.objects.get(pk=thread.pk)).as_json())
-    again = await db.write(transfer.take_in, person, transfer.read_file(written.encode()))
+    again = await db.write(transfer.take_in, person, transfer_form.read_file(written.encode()))
     assert (await now(again)).choices == ALL
     assert (await db.read(lambda: transfer.file_of(again).as_json())) == written
 
@@ -178,7 +188,7 @@ async def test_a_file_with_choices_that_cannot_be_is_refused(thread):
     wrong = written.replace('"parameters": {}', '"parameters": {"temperature": 9}')
     assert wrong != written
     with pytest.raises(Invalid, match="temperature"):
-        transfer.read_file(wrong.encode())
+        transfer_form.read_file(wrong.encode())
 
 
 async def test_an_answer_is_given_anew_by_todays_choices(person, plays, settled):
@@ -380,9 +390,9 @@ async def test_the_price_is_told_alike_by_the_log_and_the_rows(person, plays, se
 
 
 async def _ended(channel: Any, done: Any) -> Any:
-    async for _ in eventlog.follow_run(channel, done.run.pk, done.run.public_id):
+    async for _ in following.follow_run(channel, done.run.pk, done.run.public_id):
         pass
-    return (await eventlog.state_now(channel, done.thread)).segments[-1].run
+    return (await following.state_now(channel, done.thread)).segments[-1].run
 
 
 # -- presets -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from chatsite.chat import (
     cursors,
     db,
     eventlog,
+    following,
     kept_log,
     policy,
     recovery,
@@ -565,7 +566,7 @@ async def test_a_reader_of_the_lost_run_hears_its_end_and_goes_on_with_the_rest(
     heard = []
 
     async def read() -> None:
-        async for batch in eventlog.follow_events(done.thread, cursor):
+        async for batch in following.follow_events(done.thread, cursor):
             heard.extend(event for _, event in batch.events)
             if any(isinstance(event, RunFinished) for event in heard):
                 return
@@ -613,16 +614,16 @@ async def test_the_page_that_was_left_open_is_brought_to_what_a_new_one_shows(pe
 
     done, _ = await killed_in_mid_answer(person, plays, HALF, then=[REST])
     channel = eventlog.channel_of(done.thread.pk)
-    before = await eventlog.state_now(channel, done.thread)
+    before = await following.state_now(channel, done.thread)
     writer = FragmentWriter(before)
     await recover()
     await settled()
-    after = await eventlog.state_now(channel, done.thread)
+    after = await following.state_now(channel, done.thread)
     changes = writer.update(after)
     assert "Resumed after a restart" in changes
     assert "The server stopped here." in changes
     channel.live = None
-    assert render_transcript(await eventlog.state_now(channel, done.thread)) == render_transcript(after)
+    assert render_transcript(await following.state_now(channel, done.thread)) == render_transcript(after)
 
 
 async def test_rounds_that_begin_with_the_server_need_no_visitor(person, plays, settled, monkeypatch):

@@ -26,8 +26,10 @@ from chatsite.chat import (
     db,
     draining,
     eventlog,
+    following,
     keeping,
     kept_log,
+    liverun,
     runner,
     store,
     stream,
@@ -429,11 +431,11 @@ async def test_one_batch_is_bounded_however_far_behind_a_reader_is(person, key, 
         if not live:
             channel.live = None
         sizes, heard = [], 0
-        async for batch in eventlog.follow_run(channel, done.run.pk, done.run.public_id):
+        async for batch in following.follow_run(channel, done.run.pk, done.run.public_id):
             sizes.append(len(batch.events))
             assert [number for number, _ in batch.events] == list(range(heard + 1, heard + sizes[-1] + 1))
             heard += sizes[-1]
-        assert max(sizes) <= eventlog.AT_ONCE
+        assert max(sizes) <= liverun.AT_ONCE
         assert heard == await db.read(kept_log.last_number, done.run.pk) > 2000
 
 
@@ -447,11 +449,11 @@ async def test_a_state_in_the_middle_of_a_long_run_is_found_from_a_checkpoint(
     live = channel.live
     assert live is not None
     folded = []
-    monkeypatch.setattr(eventlog, "apply", lambda *args: folded.append(1) or apply(*args))
+    monkeypatch.setattr(liverun, "apply", lambda *args: folded.append(1) or apply(*args))
     for number in (1, 255, 256, 257, 3000, live.shown - 1):
         folded.clear()
         state = live.state_at(number)
-        assert len(folded) <= eventlog.FOLD_AT_MOST
+        assert len(folded) <= liverun.FOLD_AT_MOST
         expected = reduce(apply, live.events[:number], Transcript(state.segments[-1].messages[:1]))
         assert state.segments[-1].messages == expected.messages
     assert len(live._seen._kept) <= live._seen.MOST
@@ -464,9 +466,9 @@ async def test_a_cursor_far_back_in_a_very_long_run_gets_the_newest_state(person
     channel = eventlog.channel_of(done.thread.pk)
     channel.live = None
     number = await db.read(kept_log.last_number, done.run.pk)
-    assert await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, number)) is not None
-    assert await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, 3000)) is None
-    early = await eventlog.state_at(channel, done.thread, Cursor(done.run.public_id, 100))
+    assert await following.state_at(channel, done.thread, Cursor(done.run.public_id, number)) is not None
+    assert await following.state_at(channel, done.thread, Cursor(done.run.public_id, 3000)) is None
+    early = await following.state_at(channel, done.thread, Cursor(done.run.public_id, 100))
     assert early is not None
     assert re.fullmatch("x+", early.segments[-1].messages[-1].text)
     assert await db.read(Run.objects.count) == 1
@@ -538,13 +540,13 @@ async def test_a_run_of_another_process_is_followed_by_what_is_new_in_its_log(
     for number in range(1, len(events)):
         await db.write(_log_until, done.run.pk, events, number)
         rows_read.clear()
-        state = await eventlog.state_now(channel, done.thread)
+        state = await following.state_now(channel, done.thread)
         assert len(rows_read) == 1
         assert state == await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
     assert state.segments[-1].messages[-1].text == "It is **62** degrees there."
     await db.write(_log_until, done.run.pk, events, len(events))
     await db.write(lambda: Run.objects.filter(pk=done.run.pk).update(state="finished", stop_reason="stop"))
-    ended = await eventlog.state_now(channel, done.thread)
+    ended = await following.state_now(channel, done.thread)
     assert ended == await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
     assert ended.active_run is None
 

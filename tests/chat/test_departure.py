@@ -14,6 +14,7 @@ from chatsite.chat import (
     departure,
     draining,
     eventlog,
+    following,
     kept_log,
     runner,
     stream,
@@ -101,8 +102,8 @@ async def test_readers_of_every_kind_end_when_it_leaves(writing, settled):
     readers = [
         asyncio.ensure_future(read(batches))
         for batches in (
-            eventlog.follow_run(channel, done.run.pk, done.run.public_id),
-            eventlog.follow_events(done.thread, None),
+            following.follow_run(channel, done.run.pk, done.run.public_id),
+            following.follow_events(done.thread, None),
             stream.html_changes(done.thread, None),
         )
     ]

@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
-from chatsite.chat import cursors, db, eventlog, kept_log
+from chatsite.chat import cursors, db, eventlog, following, kept_log
 from chatsite.chat.models import Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import until
@@ -155,7 +155,7 @@ async def test_the_pages_stream_brings_fragments_and_then_only_what_is_new(perso
     done = await begin(person)
     channel = eventlog.channel_of(done.thread.pk)
     await until(lambda: channel.active and channel.active.shown > 4)
-    state = await eventlog.state_now(channel, done.thread)
+    state = await following.state_now(channel, done.thread)
     response = await page.get(f"/threads/{done.thread.public_id}/events?format=html&after={state.cursor}")
     reading = asyncio.ensure_future(chunks_until(response, lambda text: "Answer finished" in text))
     gate.set()

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, organizing, transfer
+from chatsite.chat import commands, db, organizing, transfer_form
 from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.models import Message, Share, Thread
 from chatsite.chat.problems import Missing
@@ -296,6 +296,6 @@ async def test_a_file_that_is_none_is_refused_in_words(client):
 
 
 async def test_a_file_that_is_too_large_is_refused(client, monkeypatch):
-    monkeypatch.setattr(transfer, "MAX_BYTES", 100)
+    monkeypatch.setattr(transfer_form, "MAX_BYTES", 100)
     response = await client.post("/import", {"file": SimpleUploadedFile("t.json", b"x" * 101)})
     assert response.status_code == 413

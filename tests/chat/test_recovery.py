@@ -46,21 +46,21 @@ async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(perso
 
 
 async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, plays, settled):
-    from chatsite.chat import eventlog
+    from chatsite.chat import eventlog, following
 
     answer = Turn("What was written so far, and the rest.")
     done, _ = await killed_in_mid_answer(person, plays, answer, door="api")
     ahead = await db.read(kept_log.last_number, done.run.pk) + 7  # told, and lost with the server
     await recover()
     channel = eventlog.channel_of(done.thread.pk)
-    heard = [heard async for heard in eventlog.follow_run(channel, done.run.pk, done.run.public_id, ahead)]
+    heard = [heard async for heard in following.follow_run(channel, done.run.pk, done.run.public_id, ahead)]
     assert isinstance(heard[-1].events[-1][1], RunError)
     cursor = cursors.Cursor(done.run.public_id, ahead)
-    assert await eventlog.state_at(channel, done.thread, cursor) is None  # so its page is drawn anew
+    assert await following.state_at(channel, done.thread, cursor) is None  # so its page is drawn anew
 
 
 async def test_a_cursor_that_no_log_had_is_told_everything(person, plays, settled):
-    from chatsite.chat import eventlog
+    from chatsite.chat import eventlog, following
 
     plays(Turn("Hi."))
     done = await begin(person)
@@ -69,7 +69,7 @@ async def test_a_cursor_that_no_log_had_is_told_everything(person, plays, settle
         channel = eventlog.channel_of(done.thread.pk)
         if not live:
             channel.live = None
-        follow = eventlog.follow_run(channel, done.run.pk, done.run.public_id, 9_999_999)
+        follow = following.follow_run(channel, done.run.pk, done.run.public_id, 9_999_999)
         heard = [event async for heard in follow for _, event in heard.events]
         assert type(heard[0]).__name__ == "RunStarted"
         assert type(heard[-1]).__name__ == "RunFinished"

@@ -12,7 +12,7 @@ from agent.events import RunError, RunFinished, Terminal, ToolCallResult
 from agent.messages import Transcript, Usage
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, cursors, db, eventlog, kept_log, store
+from chatsite.chat import commands, cursors, db, eventlog, following, kept_log, store
 from chatsite.chat.command_values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Invalid, Missing, NothingToRetry, TooLong
@@ -34,7 +34,7 @@ async def begin(person, text="What should I wear in San Francisco today?", **mor
 async def told(done) -> list:
     channel = eventlog.channel_of(done.thread.pk)
     events = []
-    async for heard in eventlog.follow_run(channel, done.run.pk, done.run.public_id):
+    async for heard in following.follow_run(channel, done.run.pk, done.run.public_id):
         events += [event for _, event in heard.events]
     return events
 
@@ -284,7 +284,7 @@ async def test_closing_every_reader_does_not_end_the_run(person, plays, settled)
     plays(Turn("The whole answer.", delta_size=4, gate=gate))
     done = await begin(person)
     channel = eventlog.channel_of(done.thread.pk)
-    reader = eventlog.follow_run(channel, done.run.pk, done.run.public_id)
+    reader = following.follow_run(channel, done.run.pk, done.run.public_id)
     await anext(reader)
     await reader.aclose()
     gate.set()
@@ -301,7 +301,7 @@ async def test_the_state_in_memory_and_the_state_in_the_rows_are_one(person, pla
     await until(lambda: channel.active and channel.active.events and channel.active.shown > 12)
     async with asyncio.timeout(10):
         while True:
-            live = await eventlog.state_now(channel, done.thread)
+            live = await following.state_now(channel, done.thread)
             rows = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
             if rows.cursor == live.cursor:
                 break

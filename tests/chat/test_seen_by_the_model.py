@@ -11,7 +11,7 @@ from agent import ToolRegistry, Transform, tool
 from agent.middleware import Middleware
 from agent.middlewares import Redact
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import db, eventlog, store
+from chatsite.chat import db, eventlog, following, store
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.render.fragments import render_transcript
 from tests.chat.test_organizing import now
@@ -35,7 +35,7 @@ async def shown(person, settled, monkeypatch, call: Turn) -> list[str]:
         done = await begin(person)
         channel = eventlog.channel_of(done.thread.pk)
         await asyncio.wait_for(settled(), 20)
-        live = await eventlog.state_now(channel, await now(done.thread))
+        live = await following.state_now(channel, await now(done.thread))
         kept = await db.read(store.load_state, await now(done.thread))
     finally:
         use_agents(None)

@@ -19,6 +19,7 @@ from chatsite.chat import (
     cursors,
     db,
     eventlog,
+    following,
     kept_log,
     organizing,
     search,
@@ -366,7 +367,7 @@ async def test_a_switch_in_the_moment_in_which_a_run_ends_is_seen(person, thread
             await asyncio.sleep(0)
     await say(person, thread, Branch(message_id="q2"))
     await settled()
-    state = await eventlog.state_now(channel, thread)
+    state = await following.state_now(channel, thread)
     assert state.segments[-1].messages[0].text == "Second question?"
 
 

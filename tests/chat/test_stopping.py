@@ -13,7 +13,7 @@ from agent.messages import open_calls
 from agent.providers.http import Endpoint, HttpProvider
 from agent.providers.scripted import Turn
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import commands, db, eventlog, kept_log, runner
+from chatsite.chat import commands, db, eventlog, following, kept_log, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.models import Run, ToolCall
@@ -145,9 +145,9 @@ async def test_the_page_has_the_receipt(person, plays, settled, monkeypatch):
     await begun.wait()
     channel = eventlog.channel_of(done.thread.pk)
     await stopped(person, done)
-    live = render_transcript(await eventlog.state_now(channel, done.thread))
+    live = render_transcript(await following.state_now(channel, done.thread))
     channel.live = None
-    assert live == render_transcript(await eventlog.state_now(channel, done.thread))
+    assert live == render_transcript(await following.state_now(channel, done.thread))
     assert "Stopped by you. What was written so far is kept. May have happened: send_it." in live
 
 

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, store, transfer
+from chatsite.chat import (
+    commands,
+    db,
+    store,
+    transfer,
+    transfer_form,
+    transfer_markdown,
+)
 from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Invalid
@@ -31,9 +38,9 @@ async def thread(person, plays, settled) -> Thread:
 async def test_what_is_taken_in_again_is_exported_equal(thread, stranger):
     file = await db.read(transfer.file_of, thread)
     text = file.as_json()
-    assert transfer.read_file(text) == file
+    assert transfer_form.read_file(text) == file
     assert [part for said in json.loads(text)["messages"] for part in said["parts"] if "durationMs" in part]
-    taken = await db.write(transfer.take_in, stranger, transfer.read_file(text))
+    taken = await db.write(transfer.take_in, stranger, transfer_form.read_file(text))
     assert taken.owner_id == stranger.pk
     assert taken.public_id != thread.public_id
     again = await db.read(transfer.file_of, await db.read(Thread.objects.get, pk=taken.pk))
@@ -106,7 +113,7 @@ def behind(
 
 
 def test_the_smallest_file_can_be_read():
-    assert transfer.read_file(a_file()).messages[0].id == "m1"
+    assert transfer_form.read_file(a_file()).messages[0].id == "m1"
 
 
 @pytest.mark.parametrize(
@@ -160,12 +167,12 @@ def test_the_smallest_file_can_be_read():
 )
 def test_a_file_that_is_none_is_refused_with_the_place(text, words):
     with pytest.raises(Invalid, match=words):
-        transfer.read_file(text)
+        transfer_form.read_file(text)
 
 
 async def test_a_subagents_work_that_reads_is_taken_in(person):
     said = behind(parts=[{"type": "text", "text": "Done."}], metadata={"usage": {"inputTokens": 3}})
-    file = transfer.read_file(
+    file = transfer_form.read_file(
         a_file(messages=[entry(metadata={"subagent": said, "subagents": {"c1": said}})])
     )
     taken = await db.write(transfer.take_in, person, file)
@@ -174,18 +181,18 @@ async def test_a_subagents_work_that_reads_is_taken_in(person):
 
 
 async def test_text_that_no_database_takes_is_mended(person):
-    file = transfer.read_file(a_file(title="a\x00b", messages=[entry(metadata={"x": "\x00"})]))
+    file = transfer_form.read_file(a_file(title="a\x00b", messages=[entry(metadata={"x": "\x00"})]))
     taken = await db.write(transfer.take_in, person, file)
     assert taken.title == "a\ufffdb"
 
 
 async def test_markdown_shows_what_was_said_and_done(thread):
     state = await db.read(store.load_state, thread)
-    text = transfer.markdown_of(state)
+    text = transfer_markdown.markdown_of(state)
     assert text.startswith("# How is Oslo?\n\n## You\n\nHow is Oslo?\n\n## Assistant\n\nAnother answer.\n")
     assert "Thanks `\N{SNOWMAN}`" in text
     assert "Politely" not in text
 
 
 def test_a_result_cannot_leave_its_fence():
-    assert transfer._fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"
+    assert transfer_markdown._fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"

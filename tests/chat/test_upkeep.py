@@ -14,7 +14,15 @@ from agent.events import MessagesSnapshot, RunFinished, RunStarted, Terminal
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, db, eventlog, kept_log, recorder, upkeep
+from chatsite.chat import (
+    commands,
+    db,
+    eventlog,
+    following,
+    kept_log,
+    recorder,
+    upkeep,
+)
 from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, RunEvent
@@ -176,12 +184,12 @@ async def test_a_page_with_a_cursor_of_a_pruned_run_is_drawn_from_the_rows(perso
     done = await answered(person, plays, settled)
     channel, last = eventlog.channel_of(done.thread.pk), (await events_of(done))[-1][0]
     cursors = [Cursor(done.run.public_id, number) for number in range(1, last + 1)]
-    shown = await eventlog.state_at(channel, done.thread, cursors[-1])
+    shown = await following.state_at(channel, done.thread, cursors[-1])
     await age(done.run, 31)
     await all_steps()
-    assert await eventlog.state_at(channel, done.thread, cursors[-1]) == shown
-    assert (await eventlog.state_now(channel, done.thread)).cursor == str(cursors[-1])
-    assert await eventlog.state_at(channel, done.thread, cursors[last // 2]) is None
+    assert await following.state_at(channel, done.thread, cursors[-1]) == shown
+    assert (await following.state_now(channel, done.thread)).cursor == str(cursors[-1])
+    assert await following.state_at(channel, done.thread, cursors[last // 2]) is None
 
 
 async def test_a_follower_in_the_middle_of_a_log_that_is_pruned_hears_the_end(person, plays, settled):
@@ -191,7 +199,7 @@ async def test_a_follower_in_the_middle_of_a_log_that_is_pruned_hears_the_end(pe
     await age(done.run, 31)
     await all_steps()
     heard = []
-    async for batch in eventlog.follow_events(done.thread, Cursor(done.run.public_id, 5)):
+    async for batch in following.follow_events(done.thread, Cursor(done.run.public_id, 5)):
         heard += [event for _, event in batch.events]
         if sum(isinstance(event, Terminal) for event in heard) == 2:
             break

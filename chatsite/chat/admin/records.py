@@ -27,7 +27,7 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
-from chatsite.chat import attachments, organizing, uploads
+from chatsite.chat import attachment_files, downloads, organizing
 from chatsite.chat.admin import exports, filters, transcript
 from chatsite.chat.admin.subjects import name_for, subject_of, transcript_url
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
@@ -156,10 +156,10 @@ class ThreadAdmin(ReadOnlyAdmin):
         asked = reading.opening(request, subject_of(thread), f"attachment {row.public_id}", further=True)
         if asked is not None:
             return asked
-        content = attachments.read(row)
+        content = attachment_files.read(row)
         if content is None:
             raise Http404
-        return HttpResponse(content, headers=uploads.headers_of(row))
+        return HttpResponse(content, headers=downloads.headers_of(row))
 
     def export_view(self, request: HttpRequest, pk: int, kind: str) -> HttpResponse:
         """The thread as a file, as its owner would get it."""

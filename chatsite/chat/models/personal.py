@@ -14,8 +14,8 @@ from chatsite.chat.models.threads import Thread
 class Attachment(models.Model):
     """A file that somebody gave, of which messages hold the reference `attachment:<public_id>`.
 
-    Its bytes lie outside the database, under the SHA-256 of their content (`attachments`). One that is in no thread
-    yet waits for its message; `upkeep` removes it a day later.
+    Its bytes lie outside the database, under the SHA-256 of their content (`attachment_files`). One that is in no
+    thread yet waits for its message; `upkeep` removes it a day later.
     """
 
     public_id = models.CharField(max_length=64, unique=True, default=new_public_id, editable=False)
