@@ -17,10 +17,18 @@ from django.utils.translation import gettext, gettext_lazy
 
 from agent.messages import Message, TextPart
 from chatsite.care import holds
-from chatsite.chat import actions, branches, models, row_values, transfer, tree
-from chatsite.chat.actions import Begun, Start
+from chatsite.chat import (
+    actions,
+    branches,
+    models,
+    row_values,
+    run_start,
+    transfer,
+    tree,
+)
 from chatsite.chat.models import Interrupt, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Conflict
+from chatsite.chat.run_start import Begun, Start
 
 KEPT_DELETED = timedelta(days=30)
 Role = models.Message.Role
@@ -44,11 +52,11 @@ def edit(*, thread: Thread, message_id: str, message: Message, client_id: str, s
                 gettext("This message was sent already, with another text. Reload the page to see it.")
             )
         return Begun(thread, known.run, fresh=False)
-    thread = actions.locked(thread)
+    thread = run_start.locked(thread)
     old = _message(thread, message_id)
     if old.role != Role.USER:
         raise Conflict(NOT_A_QUESTION)
-    actions.check_free(thread, start.run_id)
+    run_start.check_free(thread, start.run_id)
     actions.check_new(thread, message)
     files = tuple(part for part in row_values.message_of(old).parts if not isinstance(part, TextPart))
     thread.head_id = old.parent_id
@@ -130,7 +138,7 @@ def text_of(thread: Thread, message_id: str) -> str:
 
 def _idle(thread: Thread) -> Thread:
     """The thread, held. Raises Busy while it is answered: a run writes at the end of the branch that is shown."""
-    thread = actions.locked(thread)
+    thread = run_start.locked(thread)
     if Run.objects.filter(thread=thread, state__in=Run.ACTIVE).exists():
         raise Busy(BUSY)
     return thread

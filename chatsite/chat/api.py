@@ -26,13 +26,13 @@ from agent.errors import InvalidRequest
 from agent.messages import Message as UserMessage
 from agent.wire.agui import RunInput, decode_run_input, dump_parts
 from chatsite.chat import choices, commands, db, uploads
+from chatsite.chat.acting import Done
 from chatsite.chat.agents import agents
 from chatsite.chat.api_read import join, restore
 from chatsite.chat.api_resume import answers_of, pending_results
 from chatsite.chat.api_stream import CONTINUE, refused_run, stop_what_was_left, stream_of
 from chatsite.chat.api_values import DOOR, Asked, Refused, Reply, error_body, json_reply, refusal
 from chatsite.chat.command_values import Answer, Continue, Retry, Send
-from chatsite.chat.commands import Done
 from chatsite.chat.conf import setting
 from chatsite.chat.models import Message, Run, Thread
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, NotStored, Problem, Unanswerable

@@ -23,10 +23,10 @@ from chatsite.chat import (
     store,
     unfinished,
 )
-from chatsite.chat.actions import Begun
 from chatsite.chat.choices import Choices
 from chatsite.chat.ledger_rows import CallChange
 from chatsite.chat.models import Run, ToolCall
+from chatsite.chat.run_start import Begun
 from chatsite.chat.state import ThreadState
 
 

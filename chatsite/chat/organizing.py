@@ -19,9 +19,9 @@ from agent.text import storable
 from chatsite.audit import log
 from chatsite.care import holds
 from chatsite.chat import store
-from chatsite.chat.actions import TITLE_LENGTH
 from chatsite.chat.models import Message, Run, RunEvent, Share, Thread, ToolCall, Turn
 from chatsite.chat.problems import Invalid, Missing
+from chatsite.chat.run_start import TITLE_LENGTH
 from chatsite.phrases import number
 
 KEPT_DELETED = timedelta(days=30)

@@ -38,7 +38,6 @@ from chatsite.chat import (
     titles,
     unfinished,
 )
-from chatsite.chat.actions import Begun
 from chatsite.chat.agents import agents
 from chatsite.chat.attaching import Attaching
 from chatsite.chat.conf import setting
@@ -50,6 +49,7 @@ from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem
 from chatsite.chat.recorder import Recorder
 from chatsite.chat.requests import Noting
+from chatsite.chat.run_start import Begun
 from chatsite.watch import ids
 from chatsite.watch.counters import Gauge
 

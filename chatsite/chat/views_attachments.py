@@ -14,7 +14,7 @@ from chatsite.chat.api_doors import as_django
 from chatsite.chat.api_values import refusal
 from chatsite.chat.models import Attachment
 from chatsite.chat.problems import Missing
-from chatsite.chat.views import door
+from chatsite.chat.views_door import door
 
 
 @require_safe

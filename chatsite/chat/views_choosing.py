@@ -20,7 +20,7 @@ from chatsite.chat.models import Thread
 from chatsite.chat.problems import Missing, NoPreset, Problem
 from chatsite.chat.render import words
 from chatsite.chat.render.picker import models_in
-from chatsite.chat.views import door
+from chatsite.chat.views_door import door
 
 Written = Mapping[str, str]
 """The parameters by name, as they stand in the form."""

@@ -34,7 +34,7 @@ from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.screens import rendered
-from chatsite.chat.views import door, refused
+from chatsite.chat.views_door import door, refused
 
 MOST_LISTED = 500
 

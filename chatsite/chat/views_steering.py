@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from chatsite.chat import commands
 from chatsite.chat.command_values import Branch, Fork, Remove, Restore
 from chatsite.chat.problems import Missing, Problem
-from chatsite.chat.views import by_htmx, do_command, door, refused
+from chatsite.chat.views_door import by_htmx, do_command, door, refused
 
 UNDO = (
     '<p class="notice undo" role="status">{} '

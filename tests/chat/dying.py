@@ -11,8 +11,8 @@ from django.db.models import F
 
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.chat import commands, db, kept_log, runner
+from chatsite.chat.acting import Done
 from chatsite.chat.command_values import Send
-from chatsite.chat.commands import Done
 from chatsite.chat.heartbeat import MACHINE
 from chatsite.chat.models import Run
 from tests.chat.conftest import until

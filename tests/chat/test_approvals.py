@@ -14,7 +14,14 @@ from agent.events import RunStarted, ToolCallArgs, ToolCallResult, ToolCallStart
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import actions, commands, db, heartbeat, store
+from chatsite.chat import (
+    actions_answering,
+    commands,
+    db,
+    heartbeat,
+    run_start,
+    store,
+)
 from chatsite.chat.command_values import Answer, Forget, OneAnswer, Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Missing, Unanswerable
@@ -230,13 +237,13 @@ def answer_alone(thread_pk, person, interrupt_id, status, gate, outcomes):
     gate.wait()
     try:
         with transaction.atomic():
-            begun = actions.answer(
+            begun = actions_answering.answer(
                 thread=Thread.objects.get(pk=thread_pk),
                 by=person,
                 resolutions=[resolution],
                 always=(),
                 tools=agents().tools_with(),
-                start=actions.Start("demo", heartbeat.PROCESS, "page"),
+                start=run_start.Start("demo", heartbeat.PROCESS, "page"),
             )
         outcomes.append((status, begun.fresh))
     except Exception as error:

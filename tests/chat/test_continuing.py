@@ -19,7 +19,8 @@ from agent.providers.scripted import ScriptedProvider, Turn
 from agent.reducer import apply
 from agent.wire import anthropic, openai_chat
 from chatsite.chat import (
-    actions,
+    acting,
+    actions_continuing,
     agents,
     command_values,
     commands,
@@ -108,8 +109,8 @@ async def test_what_is_sent_ends_with_a_users_turn_and_holds_no_system_message_w
         body = codec.encode_request(request)
         told = [message["role"] for message in body["messages"]]
         assert [role for role in told if role != "system" or told.index(role)] == roles
-        assert actions.GO_ON in str(body["messages"])
-        assert actions.GO_ON not in str(body.get("system"))
+        assert actions_continuing.GO_ON in str(body["messages"])
+        assert actions_continuing.GO_ON not in str(body.get("system"))
 
 
 async def test_a_run_that_had_said_nothing_begins_anew_without_a_notice(person, plays, settled):
@@ -757,4 +758,4 @@ async def test_a_client_result_survives_the_run_that_brought_it(person, plays, s
     ],
 )
 def test_a_constraint_that_says_no_is_told_for_what_it_is(said, problem):
-    assert type(commands._broken_by(IntegrityError(said), Missing)) is problem
+    assert type(acting._broken_by(IntegrityError(said), Missing)) is problem

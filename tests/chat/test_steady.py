@@ -252,7 +252,7 @@ def open_alone(owner, gate, begun):
     from django.db import connection, transaction
 
     from agent.messages import user_message
-    from chatsite.chat import actions
+    from chatsite.chat import actions, run_start
 
     gate.wait()
     try:
@@ -262,7 +262,7 @@ def open_alone(owner, gate, begun):
                 public_id=None,
                 message=user_message("m1", "Hi"),
                 client_id="m1",
-                start=actions.Start("demo", heartbeat.PROCESS, "page"),
+                start=run_start.Start("demo", heartbeat.PROCESS, "page"),
             )
         begun.append((done.thread.pk, done.fresh))
     finally:

@@ -1,4 +1,4 @@
-"""The rows. Only `actions`, `actions_steering`, `keeping`, `requests`, `booking`, `rounds`, `recovery`, `upkeep`,
+"""The rows. Only the `actions`, `run_start`, `keeping`, `requests`, `booking`, `rounds`, `recovery`, `upkeep`,
 `organizing`, `attachments`, `choosing`, `transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
