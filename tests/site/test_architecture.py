@@ -3,6 +3,7 @@
 import ast
 import gc
 import tomllib
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,67 @@ def test_the_rooms_below_know_neither_what_they_open_nor_the_site(folder):
 def test_the_audit_log_and_the_care_of_data_know_nobody_of_whom_they_tell(folder):
     for path in modules(folder):
         assert not imports(path) & {"chatsite.accounts", "chatsite.policies"}, path
+
+
+def test_what_is_imported_from_our_own_rooms_is_there():
+    """Also within functions, and also behind a dot: what has moved would fail once somebody opens a rare page."""
+    paths = {_name_of(path): path for folder in OURS for path in modules(folder)}
+    given, wanted = {}, {}
+    for room, path in paths.items():
+        tree = parsed(path)  # one at a time: all of them together are many objects
+        given[room], wanted[room] = _names_in(tree), _wanted(tree, paths.keys())
+    gone = [
+        f"{room}: {name}"
+        for room, names in wanted.items()
+        for name in names - paths.keys()
+        if not {name.rpartition(".")[2], "*"} & given[name.rpartition(".")[0]]
+    ]
+    assert not gone
+
+
+OURS = ("agent", "bench", "chatsite", "tests")
+
+
+def _name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _names_in(tree: ast.Module) -> set[str]:
+    """What a module has at its top. Names that an assignment only reads are taken along: no harm is done."""
+    names = {"__doc__", "__file__", "__name__", "__path__"}
+    waiting: list[ast.AST] = [*tree.body]
+    for node in waiting:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+            case ast.Assign() | ast.AnnAssign() | ast.For():
+                names |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
+                waiting += ast.iter_child_nodes(node)
+    return names
+
+
+def _wanted(tree: ast.Module, rooms: Set[str]) -> set[str]:
+    """Names of our modules that this one imports, and those that it reads from a module of ours by a dot."""
+    nodes = list(ast.walk(tree))
+    froms = [
+        node for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module in rooms
+    ]
+    named = {
+        (alias.asname or alias.name): f"{node.module}.{alias.name}" for node in froms for alias in node.names
+    }
+    imported = {f"{node.module}.{alias.name}" for node in froms for alias in node.names if alias.name != "*"}
+    # A local name may be another thing that is called like the module.
+    local = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    local |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return imported | {
+        f"{named[node.value.id]}.{node.attr}"
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id not in local and named.get(node.value.id) in rooms
+    }
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
