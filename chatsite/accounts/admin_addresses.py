@@ -10,6 +10,8 @@ from allauth.account.models import EmailAddress
 from django.contrib import admin
 from django.http import HttpRequest
 
+from chatsite.adminkit.races import OnceOnly
+
 if admin.site.is_registered(EmailAddress):
     admin.site.unregister(EmailAddress)
 
@@ -19,6 +21,6 @@ def _is_superuser(self: Any, request: HttpRequest, obj: Any = None) -> bool:
 
 
 @admin.register(EmailAddress)
-class AddressAdmin(EmailAddressAdmin):
+class AddressAdmin(OnceOnly, EmailAddressAdmin):
     has_module_permission = has_view_permission = has_add_permission = _is_superuser
     has_change_permission = has_delete_permission = _is_superuser

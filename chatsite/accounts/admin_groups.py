@@ -14,13 +14,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from chatsite.adminkit.races import OnceOnly
 from chatsite.audit import log
 
 admin.site.unregister(Group)
 
 
 @admin.register(Group)
-class GroupsAdmin(GroupAdmin):
+class GroupsAdmin(OnceOnly, GroupAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.is_superuser)
 

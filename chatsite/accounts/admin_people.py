@@ -24,6 +24,7 @@ from chatsite.accounts import links, signins
 from chatsite.accounts.admin_invitations import shown_once
 from chatsite.accounts.auditing import subject_of
 from chatsite.adminkit import reading
+from chatsite.adminkit.races import OnceOnly
 from chatsite.audit import log
 from chatsite.care import asking, erasing, holds
 from chatsite.care.exporting import export
@@ -44,7 +45,7 @@ for _model in (People, Authenticator, SocialAccount, SocialApp, SocialToken):
 
 
 @admin.register(People)
-class PeopleAdmin(UserAdmin):
+class PeopleAdmin(OnceOnly, UserAdmin):
     actions = ("make_links", "end_sessions", "remove_factors", "deactivate", "export", "hold", "erase")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -14,13 +14,14 @@ from django.urls import URLPattern, path, re_path
 from django.utils.module_loading import import_string
 
 from chatsite.accounts.guard import guarded
+from chatsite.adminkit.races import looked_at_again
 
 
 def later(view: str, door: str = "") -> Callable[..., HttpResponseBase]:
     """The view at this dotted path, once somebody comes; behind a `door` of `doors.DOORS`, not too often."""
 
     def ask(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        found = import_string(view)
+        found = looked_at_again(import_string(view))
         return guarded(door, found, request, *args, **kwargs) if door else found(request, *args, **kwargs)
 
     return ask

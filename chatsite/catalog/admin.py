@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
 from chatsite.adminkit.base import NOTHING
+from chatsite.adminkit.races import OnceOnly
 from chatsite.audit import log
 from chatsite.catalog import entries
 from chatsite.catalog.forms import EndpointForm
@@ -26,7 +27,7 @@ from chatsite.policies.models import GroupPolicy
 from chatsite.policies.values import fits
 
 
-class Recorded(admin.ModelAdmin):
+class Recorded(OnceOnly, admin.ModelAdmin):
     """Who changed what is in the audit log: the names of the fields, and what of `told` holds now. Never a key."""
 
     what = ""

@@ -9,6 +9,7 @@ endpoint that is asked for its models needs no row of each.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
@@ -138,7 +139,13 @@ class Route(models.Model):
         verbose_name = _("route")
         verbose_name_plural = _("routes")
         ordering = ("position", "pk")
-        constraints = (models.UniqueConstraint(fields=["model", "endpoint"], name="catalog_one_route"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["model", "endpoint"],
+                name="catalog_one_route",
+                violation_error_message=_("There is a route to this endpoint already."),
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.endpoint_id}/{self.name_there or self.model_id}"
@@ -146,3 +153,7 @@ class Route(models.Model):
     def clean(self) -> None:
         if self.name_there:
             check_model_name(self.name_there)
+
+    def validate_constraints(self, exclude: Any = None) -> None:
+        # The form within a model's page leaves the model out of what is looked at, and that is known.
+        super().validate_constraints(set(exclude or ()) - {"model"})

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from chatsite.accounts.guard import guarded
 from chatsite.accounts.signing import sign_in
+from chatsite.adminkit.races import looked_at_again
 from chatsite.chat import draining
 from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
@@ -34,6 +35,7 @@ def setup(request, token):
     return guarded("setup", _setup, request, token)
 
 
+@looked_at_again
 def _setup(request, token):
     """The form that makes the first administrator and logs them in; 404 with words for any other link."""
     if not is_valid(token):

@@ -8,12 +8,14 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chatsite.accounts.models import ApiKey
 from chatsite.adminkit.base import NOTHING, USERNAME, ReadOnlyAdmin
+from chatsite.adminkit.races import OnceOnly
 from chatsite.audit import log
 from chatsite.phrases import money, plain
 from chatsite.policies.forms import GroupBudgetForm, GroupPolicyForm, NewUserPolicyForm, UserPolicyForm
@@ -23,7 +25,7 @@ from chatsite.policies.values import LIMITS
 SHOWN = 3
 
 
-class PolicyAdmin(admin.ModelAdmin):
+class PolicyAdmin(OnceOnly, admin.ModelAdmin):
     list_per_page = 50
     show_full_result_count = False
 
@@ -40,6 +42,7 @@ class PolicyAdmin(admin.ModelAdmin):
         self._record(request, obj, "deleted")
         super().delete_model(request, obj)
 
+    @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         for row in queryset:
             self.delete_model(request, row)

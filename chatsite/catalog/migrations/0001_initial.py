@@ -80,6 +80,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='route',
-            constraint=models.UniqueConstraint(fields=('model', 'endpoint'), name='catalog_one_route'),
+            constraint=models.UniqueConstraint(fields=('model', 'endpoint'), name='catalog_one_route', violation_error_message='There is a route to this endpoint already.'),
         ),
     ]

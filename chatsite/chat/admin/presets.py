@@ -7,12 +7,14 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chatsite.accounts.forms import NamesField
+from chatsite.adminkit.races import OnceOnly
 from chatsite.audit import log
 from chatsite.chat import choices
 from chatsite.chat.choices import HINTS, LONGEST_SYSTEM, WORDS, Parameters
@@ -65,7 +67,7 @@ class PresetForm(forms.ModelForm):
 
 
 @admin.register(Preset)
-class PresetAdmin(admin.ModelAdmin):
+class PresetAdmin(OnceOnly, admin.ModelAdmin):
     form = PresetForm
     list_display = ("name", "model", "for_whom")
     ordering = ("name",)
@@ -90,6 +92,7 @@ class PresetAdmin(admin.ModelAdmin):
         self._record(request, obj, "deleted")
         super().delete_model(request, obj)
 
+    @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Preset]) -> None:
         for preset in queryset:
             self.delete_model(request, preset)
