@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def choose(chat: Chat, name: str) -> None:
-    chat.page.locator(".menu-box > summary").click()
+    chat.page.get_by_role("button", name="This thread").click()
     chat.page.locator(".menu-sheet").get_by_text(name, exact=True).click()
 
 
@@ -26,9 +26,16 @@ def group_of(page: Page, title: str) -> str:
 def test_a_thread_is_named_pinned_put_away_deleted_and_taken_back(chat: Chat):
     page = chat.page
     chat.ask("What should I wear?").done()
-    page.locator(".menu-box > summary").click()
+    page.get_by_role("button", name="This thread").click()
     assert serious(page) == []
-    page.get_by_label("Name", exact=True).fill("Clothes")
+    name = page.get_by_label("Name", exact=True)
+    page.keyboard.press("Escape")
+    expect(name).to_be_hidden()
+    page.get_by_role("button", name="This thread").click()
+    page.locator("#title").click()  # a click beside the menu shuts it
+    expect(name).to_be_hidden()
+    page.get_by_role("button", name="This thread").click()
+    name.fill("Clothes")
     page.get_by_role("button", name="Rename").click()
     expect(page.locator("#title")).to_have_text("Clothes")
     assert group_of(page, "Clothes") == "Today"
@@ -51,7 +58,7 @@ def test_what_is_exported_is_taken_in_again_with_all_that_was_shown(chat: Chat):
     page = chat.page
     chat.ask("What should I wear in Oslo today?").done()
     shown = chat.transcript()
-    page.locator(".menu-box > summary").click()
+    page.get_by_role("button", name="This thread").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Export as JSON").click()
     content = download.value.path().read_bytes()
