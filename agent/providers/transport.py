@@ -27,6 +27,10 @@ from agent.providers.addresses import Reach, sockets_within
 DRAIN = 0.1
 """Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
 
+UNPACKED = 64 * 1024
+"""Bytes that are read at once of an answer that came compressed though we ask for none: one read of the network may be
+a thousand times as much, and who reads it would hold up everybody."""
+
 NETWORK_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError)
 
 
@@ -42,7 +46,8 @@ class Answer:
     def __init__(self, response: httpx.Response) -> None:
         self.first = b""
         self._response = response
-        self._chunks = response.aiter_bytes()
+        self._is_packed = response.headers.get("content-encoding", "identity") != "identity"
+        self._chunks = response.aiter_bytes(UNPACKED if self._is_packed else None)
 
     @property
     def ok(self) -> bool:
@@ -88,6 +93,8 @@ class Answer:
         await self._response.aclose()
 
     async def _next(self) -> bytes:
+        if self._is_packed:
+            await asyncio.sleep(0)  # what is unpacked already is no wait, in which others had their turn
         async for chunk in self._chunks:
             if chunk:
                 return chunk

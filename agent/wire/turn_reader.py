@@ -18,6 +18,8 @@ from agent.wire.problems import read_json
 from agent.wire.sse import MAX_WAITING, ServerSentEvent, SSEParser
 from agent.wire.turn import Out, merge_deltas
 
+MOST_BLANK = 4096
+
 
 class Decoder(Protocol):
     @property
@@ -127,7 +129,8 @@ class TurnReader:
 
 
 def _form_of(body: bytes | bytearray) -> str:
-    start = bytes(body[:4096]).removeprefix(b"\xef\xbb\xbf").lstrip()
+    """Empty as long as nothing but white space came. So much of it is no answer in one piece: SSE's reader drops it."""
+    start = bytes(body[:MOST_BLANK]).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        return ""
+        return "" if len(body) < MOST_BLANK else "sse"
     return {b"{": "json", b"<": "html"}.get(start[:1], "sse")

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -394,6 +395,30 @@ async def test_a_redirect_is_not_followed(dialect: str):
         _, error = await collect(provider_of(server, dialect).stream(ask()))
         assert type(error) is ProviderError
         assert other.exchanges == []
+
+
+def packed(piece: bytes, megabytes: int) -> Raw:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    body = b"".join([*(packer.compress(piece * 2**20) for _ in range(megabytes)), packer.flush()])
+    return Raw([body], headers=[("content-encoding", "gzip")])
+
+
+@pytest.mark.parametrize("piece", [b"x", b"{", b" "], ids=["a line", "an object", "white space"])
+async def test_a_small_answer_that_unpacks_to_much_is_read_no_further(piece: bytes):
+    async with StandIn(packed(piece, 100)) as server:
+        _, error = await collect(provider_of(server).stream(ask()))
+    assert isinstance(error, BadStream)
+    assert "without an end" in str(error)
+
+
+async def test_an_answer_that_unpacks_to_much_holds_nobody_up():
+    """Of empty lines there may be as many as it likes; a stop is heard between them."""
+    async with StandIn(packed(b"\n", 64)) as server:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await collect(provider_of(server).stream(ask()))
+        assert asyncio.get_running_loop().time() - began < 4
 
 
 async def test_a_proxy_in_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch):
