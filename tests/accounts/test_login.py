@@ -95,6 +95,11 @@ def test_a_session_gets_another_key_when_somebody_signs_in(person, client):
     assert not client.session.exists(before)
 
 
+def test_a_session_s_cookie_is_for_our_own_pages_and_for_no_script(person, client):
+    cookie = sign_in(client).cookies["threadloom_session"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["domain"]) == (True, "Lax", "")
+
+
 def test_a_form_of_another_site_signs_nobody_in(person):
     client = Client(enforce_csrf_checks=True)
     assert sign_in(client).status_code == 403

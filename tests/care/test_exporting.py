@@ -83,6 +83,19 @@ def test_its_manifest_is_true_and_no_name_leads_out_of_it(rich):
         assert each["name"].count("/") <= 1
 
 
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "..\\..\\evil", "/etc/passwd", "C:evil", "..", "a\r\nb\0c", "\u202egnp"]
+)
+def test_whatever_a_file_is_called_its_name_is_one_step_of_a_path(rich, name):
+    """Names are made safe when a file comes in; an archive is opened by programs that trust each name in it."""
+    Attachment.objects.filter(owner=rich).update(name=name.replace("\0", ""))
+    (found,) = [each for each in archive_of(rich).namelist() if each.startswith("attachments/")]
+    step = found.removeprefix("attachments/")
+    assert step.isprintable()
+    assert not {"/", "\\", ":"} & set(step)
+    assert not step.startswith(".")
+
+
 def test_a_file_whose_bytes_are_gone_hinders_nothing(rich):
     attachment_files.path_of(Attachment.objects.get(owner=rich).digest).unlink()
     archive = archive_of(rich)

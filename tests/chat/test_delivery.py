@@ -39,6 +39,8 @@ from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, RunEvent, Thread
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
+from chatsite.chat.thread_events import EventsDoor
+from chatsite.chat.upload_doors import UploadDoor
 from tests.chat.conftest import until
 from tests.chat.render.page import Page
 from tests.chat.test_doors import by_key, deactivate, socket
@@ -216,6 +218,28 @@ async def test_a_session_is_enough_and_another_host_is_not(person, http, plays, 
     assert answer.json()["events"]
     evil = await http.get(path, params={"wait": "0"}, headers={"Cookie": cookie, "Host": "evil.example"})
     assert evil.status_code == 400
+
+
+@pytest.mark.parametrize(("door", "path"), [(EventsDoor, "events"), (UploadDoor, "attachments/none")])
+async def test_where_people_come_over_https_nothing_is_told_without_it(
+    door, path, person, key, plays, settled, settings
+):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+
+    async def django(scope, receive, send):
+        await send({"type": "http.response.start", "status": 301, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    transport = httpx.ASGITransport(app=door(otherwise=django))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        for scheme, is_django_s in (("", True), ("http", True), ("https", False)):
+            headers = {"x-api-key": key, "X-Forwarded-Proto": scheme}
+            answer = await http.get(f"/threads/{done.thread.public_id}/{path}?wait=0", headers=headers)
+            assert (answer.status_code == 301) is is_django_s
 
 
 @pytest.mark.parametrize("form", ["json", "html"])

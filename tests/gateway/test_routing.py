@@ -15,6 +15,7 @@ from agent.providers.listing import ModelList
 from chatsite.gateway import cooling, rounds
 from chatsite.gateway.cooling import Cooling
 from chatsite.gateway.endpoints import ConfigError, Target, config_from_settings, make_endpoint
+from chatsite.gateway.upstream import MAX_WHOLE
 from tests.gateway.served import CHAT, MESSAGES, MODEL, SECRET, anthropic_at, asking, openai_at, serve
 from tests.gateway.test_pass_on import each_dialect, recorded
 from tests.standin import Broken, Raw, Say, StandIn, error_body
@@ -140,6 +141,26 @@ async def test_a_compressed_answer_is_read(http, standin, path, dialect, at):
         assert answer.content == plain
         assert "content-encoding" not in answer.headers
     assert standin.exchanges[-1].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@each_dialect
+async def test_a_redirect_is_not_followed(http, standin, other, path, dialect, at, status):
+    """It would take the key and the conversation to wherever the endpoint says."""
+    serve(at(standin))
+    standin.play(Raw([], status, headers=[("location", f"{other.url}{path}")]))
+    assert (await http.post(path, json=asking())).status_code == 502
+    assert other.exchanges == []
+
+
+@each_dialect
+async def test_a_small_answer_that_unpacks_to_much_is_read_no_further(http, standin, path, dialect, at):
+    serve(at(standin))
+    packed = gzip.compress(b"{" * (MAX_WHOLE + 2**20), 1)
+    standin.play(Raw([packed], content_type="application/json", headers=[("content-encoding", "gzip")]))
+    answer = await http.post(path, json=asking())
+    assert answer.status_code == 502
+    assert "an answer without an end" in answer.text
 
 
 @each_dialect

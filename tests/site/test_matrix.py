@@ -575,6 +575,15 @@ async def test_no_form_is_taken_without_its_token(world):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("name", ["chat:upload", "chat:api"])
+async def test_what_checks_its_token_itself_does_so_behind_django_too(world, name):
+    owner = next(each for each in world.callers if str(each) == "owner by cookie")
+    path = reverse(name)
+    answer = await ask(asgi.django_app, owner, "POST", path, value={"threadId": "T1"}, csrf=False)
+    assert (answer.status, answer.headers["content-type"]) == (403, "application/json")
+    assert (await ask(asgi.django_app, owner, "POST", path, value={"threadId": "T1"})).status == 422
+
+
 # -- sockets -------------------------------------------------------------------------------------------------
 
 

@@ -149,9 +149,11 @@ def test_what_a_server_did_stands_in_its_numbers_and_its_log(tmp_path):
 # -- the log
 
 
-def _line(formatter: logging.Formatter, message: str, error: BaseException | None = None) -> str:
+def _line(
+    formatter: logging.Formatter, message: str, error: BaseException | None = None, stack: str | None = None
+) -> str:
     info = (type(error), error, error.__traceback__) if error else None
-    record = logging.LogRecord("a.logger", logging.WARNING, __file__, 1, message, None, info)
+    record = logging.LogRecord("a.logger", logging.WARNING, __file__, 1, message, None, info, sinfo=stack)
     assert WithIds().filter(record)
     return formatter.format(record)
 
@@ -168,6 +170,15 @@ def test_nobody_can_write_a_line_of_the_log_for_us(formatter):
         traced = _line(formatter, "it broke", error).splitlines()
     assert all(line.startswith("    ") for line in traced[1:])
     assert all(line.isprintable() for line in traced)
+    with_stack = _line(formatter, "where it was", stack=f"Stack:\n{forged}").splitlines()
+    assert all(line.startswith("    ") for line in with_stack[1:])
+    token = ids.run_id.set(forged)
+    try:
+        about = _line(formatter, "of a run")
+    finally:
+        ids.run_id.reset(token)
+    assert len(about.splitlines()) == 1
+    assert about.isprintable()
 
 
 @pytest.mark.parametrize("formatter", [Plain(), Json()], ids=["plain", "json"])
