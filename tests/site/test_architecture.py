@@ -2,7 +2,6 @@
 
 import ast
 import gc
-import tomllib
 from collections.abc import Set
 from pathlib import Path
 
@@ -137,31 +136,3 @@ def _wanted(tree: ast.Module, rooms: Set[str]) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id not in local and named.get(node.value.id) in rooms
     }
-
-
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_a_lock_has_hashes_and_says_nothing_of_where_packages_lie(lock):
-    text = (ROOT / lock).read_text()
-    pins = [line for line in text.splitlines() if line and line[0] not in " #"]
-    assert pins
-    assert all("==" in pin and pin.endswith("\\") for pin in pins)
-    assert "--hash=sha256:" in text
-    assert "://" not in text
-    assert "--index" not in text
-    assert "--find-links" not in text
-
-
-def test_the_runtime_lock_is_part_of_the_development_lock():
-    runtime, development = (
-        {line.split(" ;")[0] for line in (ROOT / lock).read_text().splitlines() if "==" in line}
-        for lock in ("requirements.lock", "requirements-dev.lock")
-    )
-    assert {pin.removesuffix(" \\") for pin in runtime} <= {pin.removesuffix(" \\") for pin in development}
-
-
-def test_every_dependency_says_why_it_is_there():
-    lines = (ROOT / "pyproject.toml").read_text().splitlines()
-    start = lines.index("dependencies = [")
-    listed = lines[start + 1 : lines.index("]", start)]
-    assert len(listed) == len(tomllib.loads("\n".join(lines))["project"]["dependencies"])
-    assert all('", ' in line and "# " in line for line in listed)

@@ -13,8 +13,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from chatsite.accounts import keys
+from tests.site.processes import ROOT
+from tests.site.test_architecture import parsed
 
-ROOT = Path(__file__).parents[2]
 SECRET = re.compile(r"token|secret|nonce|password|seal|digest|signature|api_key", re.IGNORECASE)
 HARMLESS = {
     "MOST_TOKENS": "tokens of JSON",
@@ -33,7 +34,7 @@ def comparisons() -> list[tuple[Path, str]]:
 
 def _comparisons() -> Iterator[tuple[Path, str]]:
     for path in sorted([*(ROOT / "chatsite").rglob("*.py"), *(ROOT / "agent").rglob("*.py")]):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Compare) and any(
                 isinstance(sign, ast.Eq | ast.NotEq) for sign in node.ops
             ):
