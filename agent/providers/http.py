@@ -33,11 +33,13 @@ from agent.providers.addresses import Reach, was_refused
 from agent.providers.base import Sent, TurnRequest
 from agent.providers.transport import (
     NETWORK_ERRORS,
+    USER_AGENT,
     Answer,
     close_shared_clients,
     is_timeout,
     make_client,
     shared_client,
+    shared_transport,
 )
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
@@ -265,18 +267,10 @@ class HttpProvider:
         return None if asked > LONGEST_WAIT else asked + random.uniform(0, 0.25) * min(asked, 1)
 
     async def _try(self, method: str, path: str, content: bytes | None) -> Answer:
-        client = self._client or shared_client(self._endpoint.reach)
         answer: Answer | None = None
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
-                request = client.build_request(
-                    method,
-                    self._endpoint.url(path),
-                    content=content,
-                    headers=self._headers(content),
-                    timeout=httpx.Timeout(None, connect=self._timeouts.connect),
-                )
-                answer = Answer(await client.send(request, stream=True, follow_redirects=False))
+                answer = Answer(await self._send(method, self._endpoint.url(path), content))
                 await answer.begin()
             if not answer.ok:
                 await self._raise_refusal(answer)
@@ -289,6 +283,20 @@ class HttpProvider:
                 raise self._network_error(exc) from exc
             raise
         return answer
+
+    async def _send(self, method: str, url: str, content: bytes | None) -> httpx.Response:
+        headers, timeout = self._headers(content), httpx.Timeout(None, connect=self._timeouts.connect)
+        if self._client is not None:
+            own = self._client.build_request(method, url, content=content, headers=headers, timeout=timeout)
+            return await self._client.send(own, stream=True, follow_redirects=False)
+        request = httpx.Request(
+            method,
+            url,
+            content=content,
+            headers={"user-agent": USER_AGENT, **headers},
+            extensions={"timeout": timeout.as_dict()},
+        )
+        return await shared_transport(self._endpoint.reach).handle_async_request(request)
 
     async def _raise_refusal(self, answer: Answer) -> None:
         try:
