@@ -30,14 +30,10 @@ def quote(text: str) -> str:
 
 def dump(value: Any) -> str:
     try:
-        text = _dump(value)
+        text = _encode(value)
     except (ValueError, TypeError, RecursionError):
-        text = _dump(plain(value))
+        text = _encode(plain(value))
     return whole(text)
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_nearest)
 
 
 def plain(value: Any, text: Callable[[str], str] = whole, inside: frozenset[int] = frozenset()) -> Any:
@@ -68,3 +64,9 @@ def _nearest(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
         return list(value)
     return str(value)
+
+
+# Made once: `json.dumps` makes one for each value, which takes as long as to write a short one.
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_nearest
+).encode

@@ -8,13 +8,12 @@ send no signals. The caller holds the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.db.models import Field, Model
-
-Fields = tuple["Field[Any, Any]", ...]
 
 AS_IT_IS: tuple[tuple[type, type], ...] = (
     (models.CharField, str),
@@ -28,16 +27,16 @@ AS_IT_IS: tuple[tuple[type, type], ...] = (
 
 def insert(row: Model) -> None:
     """Like `row.save(force_insert=True)`: the row has its key behind it."""
-    _, fields = _insert(type(row))
-    row.pk = add(type(row), {field.attname: getattr(row, field.attname) for field in fields})
+    names = _insert(type(row)).names
+    row.pk = add(type(row), {name: getattr(row, name) for name in names})
     row._state.adding, row._state.db = False, connection.alias
 
 
 def add(model: type[Model], values: Mapping[str, Any]) -> int:
     """A row of these columns (a relation's is `..._id`), the others as they are by default; its key."""
-    statement, fields = _insert(model)
+    statement = _insert(model)
     with connection.cursor() as cursor:
-        cursor.execute(f"{statement} RETURNING id", _prepared(fields, _row(fields, values)))
+        cursor.execute(f"{statement.sql} RETURNING id", statement.row(values))
         return int(cursor.fetchone()[0])
 
 
@@ -49,60 +48,73 @@ def upsert(
     update: tuple[str, ...],
 ) -> None:
     """Add rows; where the `unique` columns are there already, set that row's `update` columns."""
-    statement, fields = _upsert(model, unique, update)
+    statement = _upsert(model, unique, update)
     with connection.cursor() as cursor:
-        cursor.executemany(statement, [_prepared(fields, _row(fields, values)) for values in rows])
+        cursor.executemany(statement.sql, [statement.row(values) for values in rows])
 
 
 def update(model: type[Model], values: Mapping[str, Any], where: str, given: Sequence[Any]) -> int:
     """Set the columns of the rows that `where` (SQL, with `given` for its places) holds of; how many these are."""
-    statement, fields = _update(model, tuple(values), where)
+    statement = _update(model, tuple(values), where)
     with connection.cursor() as cursor:
-        cursor.execute(statement, [*_prepared(fields, values.values()), *given])
+        cursor.execute(statement.sql, [*statement.prepared(values.values()), *given])
         return int(cursor.rowcount)
 
 
-def _row(fields: Fields, values: Mapping[str, Any]) -> list[Any]:
-    # Not a Model: to make one of them costs as much as to write it.
-    return [values[field.attname] if field.attname in values else field.get_default() for field in fields]
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """SQL whose first places are for these fields. `plain` has for each the class whose values go to the database as
+    they are: its own preparation of one costs 5 us."""
+
+    sql: str
+    fields: tuple[Field[Any, Any], ...]
+    names: tuple[str, ...]
+    plain: tuple[type | None, ...]
+
+    def row(self, values: Mapping[str, Any]) -> list[Any]:
+        # Not of a Model: to make one costs as much as to write it.
+        return self.prepared(
+            values[name] if name in values else field.get_default()
+            for name, field in zip(self.names, self.fields, strict=True)
+        )
+
+    def prepared(self, values: Iterable[Any]) -> list[Any]:
+        here = connections[DEFAULT_DB_ALIAS]  # what stands behind `connection`, looked up once
+        return [
+            value if value is None or type(value) is plain else field.get_db_prep_save(value, here)
+            for field, plain, value in zip(self.fields, self.plain, values, strict=True)
+        ]
 
 
-def _prepared(fields: Fields, values: Iterable[Any]) -> list[Any]:
-    here = connections[DEFAULT_DB_ALIAS]  # what stands behind `connection`, looked up once
-    return [
-        value if value is None or type(value) is as_it_is else field.get_db_prep_save(value, here)
-        for field, as_it_is, value in zip(fields, _as_they_are(fields), values, strict=True)
-    ]
-
-
-@cache
-def _as_they_are(fields: Fields) -> tuple[type | None, ...]:
-    """For each field the class whose values it hands to the database as they are; its own preparation costs 5 us."""
-    return tuple(
-        next((plain for kind, plain in AS_IT_IS if isinstance(field, kind)), None) for field in fields
+def _statement(sql: str, fields: Iterable[Field[Any, Any]]) -> _Statement:
+    fields = tuple(fields)
+    plain = tuple(
+        next((type for kind, type in AS_IT_IS if isinstance(field, kind)), None) for field in fields
     )
+    return _Statement(sql, fields, tuple(field.attname for field in fields), plain)
 
 
 @cache
-def _insert(model: type[Model]) -> tuple[str, Fields]:
-    fields: Fields = tuple(field for field in model._meta.concrete_fields if not field.primary_key)
+def _insert(model: type[Model]) -> _Statement:
+    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
     columns, places = ", ".join(_column(field) for field in fields), ", ".join("%s" for _ in fields)
-    return f"INSERT INTO {_table(model)} ({columns}) VALUES ({places})", fields  # noqa: S608 - our own names
+    sql = f"INSERT INTO {_table(model)} ({columns}) VALUES ({places})"  # noqa: S608 - our own names
+    return _statement(sql, fields)
 
 
 @cache
-def _upsert(model: type[Model], unique: tuple[str, ...], update: tuple[str, ...]) -> tuple[str, Fields]:
-    statement, fields = _insert(model)
+def _upsert(model: type[Model], unique: tuple[str, ...], update: tuple[str, ...]) -> _Statement:
+    insert = _insert(model)
     known = ", ".join(_columns(model, unique))
     new = ", ".join(f"{column} = EXCLUDED.{column}" for column in _columns(model, update))
-    return f"{statement} ON CONFLICT ({known}) DO UPDATE SET {new}", fields
+    return _statement(f"{insert.sql} ON CONFLICT ({known}) DO UPDATE SET {new}", insert.fields)
 
 
 @cache
-def _update(model: type[Model], names: tuple[str, ...], where: str) -> tuple[str, Fields]:
+def _update(model: type[Model], names: tuple[str, ...], where: str) -> _Statement:
     new = ", ".join(f"{column} = %s" for column in _columns(model, names))
-    fields: Fields = tuple(model._meta.get_field(name) for name in names)  # type: ignore[misc]
-    return f"UPDATE {_table(model)} SET {new} WHERE {where}", fields  # noqa: S608 - likewise
+    sql = f"UPDATE {_table(model)} SET {new} WHERE {where}"  # noqa: S608 - likewise
+    return _statement(sql, [model._meta.get_field(name) for name in names])  # type: ignore[misc]
 
 
 def _columns(model: type[Model], names: tuple[str, ...]) -> list[str]:
