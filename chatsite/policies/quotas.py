@@ -7,8 +7,11 @@
 Rule 1: of N that begin at once each sees what the others hold, so that together they pass a limit by one turn and not
 by N. A turn may begin while less than the limit is used and held: the last one may go over it, none begins behind it.
 Rule 2: exact over all processes. Whoever decides holds the rows of its subjects until the transaction ends; the caller
-holds the transaction. Subjects and windows are taken in one order.
-Rule 3: an account counts from its first limit on; nobody else costs a query.
+holds the transaction.
+Rule 3: no two wait for each other. Rows are taken in one order, a holder's own reservations, then the windows of its
+subjects in theirs, then a key; a reservation of another holder is never waited for.
+Rule 4: what was used is booked, also of a holder that was silent for so long that nothing was held for it any more.
+Rule 5: an account counts from its first limit on; nobody else costs a query.
 """
 
 from __future__ import annotations
@@ -18,20 +21,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.db import connection
-from django.db.models import Count, F, Sum
+from django.db import connection, transaction
+from django.db.models import Count, F, QuerySet, Sum
 from django.utils import timezone
 
 from chatsite.accounts import keys, usage
 from chatsite.accounts.keys import KeyView
 from chatsite.accounts.models import ApiKey
-from chatsite.policies.models import Reservation, Used
+from chatsite.policies.counting import Counted, Counting, add, count
+from chatsite.policies.models import Reservation
 from chatsite.policies.values import NO_LIMITS, Limits, Policy
-from chatsite.policies.windows import DAY, MINUTE, MONTH, SPANS, next_of, window_of
+from chatsite.policies.windows import DAY, MINUTE, MONTH, next_of
 
 KEY = "key:"
 HELD_FOR = timedelta(hours=6)
 """A holder that says nothing for so long is gone. Whose end nobody else would write holds for less, and renews it."""
+FORGOTTEN_AFTER = timedelta(days=30)
+"""From there on a holder that is gone has no end that anybody might still book."""
 SOON = 10
 """Seconds until something that is under way may be done."""
 ASK_AN_ADMIN = 3600
@@ -109,11 +115,11 @@ def account_of_key(key: KeyView) -> Account | None:
 def admit(accounts: Sequence[Account], holder: str, need: Amount, lasts: timedelta = HELD_FOR) -> Over | None:
     """Count a request and hold what it needs first. When it is over a limit nothing is counted."""
     now = timezone.now()
-    Reservation.objects.filter(subject__in=_subjects(accounts), until__lte=now).delete()
-    used = _count(accounts, now)
+    _forget(accounts, now)
+    used = count(_subjects(accounts), now)
     over = _first_over(accounts, used, requests=1)
     if over is None:
-        _count(accounts, now, requests=1)
+        count(_subjects(accounts), now, requests=1)
         Reservation.objects.bulk_create(
             Reservation(
                 subject=account.subject,
@@ -136,22 +142,8 @@ def go_on(
 ) -> Over | None:
     """Book what a turn used, and hold what the next needs; nothing is held behind a no."""
     now = timezone.now()
-    counted = _count(accounts, now, tokens=used.tokens, cost=used.cost)
-    for account in accounts:
-        mine = Reservation.objects.filter(subject=account.subject, holder=holder)
-        booked = {
-            "booked_tokens": F("booked_tokens") + used.tokens,
-            "booked_cost": F("booked_cost") + used.cost,
-        }
-        if not mine.update(tokens=0, cost=0, until=now + lasts, **booked):
-            # A limit that is new since it began, or a run that goes on with a lost one.
-            Reservation.objects.create(
-                subject=account.subject,
-                holder=holder,
-                booked_tokens=used.tokens,
-                booked_cost=used.cost,
-                until=now + lasts,
-            )
+    _book_turn(accounts, holder, used, now + lasts)
+    counted = count(_subjects(accounts), now, tokens=used.tokens, cost=used.cost)
     if need is None:
         return None
     over = _first_over(accounts, counted, requests=0)
@@ -162,22 +154,57 @@ def go_on(
 
 
 def renew(holders: Iterable[str], lasts: timedelta) -> None:
-    """They are still under way."""
-    Reservation.objects.filter(holder__in=list(holders)).update(until=timezone.now() + lasts)
+    """They are still under way. What somebody works on this moment is renewed there, or over."""
+    with transaction.atomic():
+        rows = _free(Reservation.objects.filter(holder__in=list(holders)))
+        Reservation.objects.filter(pk__in=rows).update(until=timezone.now() + lasts)
 
 
 def settle(holder: str, total: Amount) -> None:
     """Book what of `total` no turn has booked, and let go of the rest. A second time it does nothing."""
-    now = timezone.now()
-    for hold in Reservation.objects.filter(holder=holder).order_by("subject"):
-        if not Reservation.objects.filter(pk=hold.pk).delete()[0]:
-            continue
-        tokens = max(0, total.tokens - hold.booked_tokens)
-        cost = max(Decimal(0), total.cost - hold.booked_cost)
-        if tokens or cost:
-            _count([Account(hold.subject, NO_LIMITS)], now, tokens=tokens, cost=cost)
+    mine = Reservation.objects.filter(holder=holder)
+    holds = sorted(mine.select_for_update(), key=lambda hold: hold.subject)
+    if not holds:
+        return
+    mine.delete()
+    add([rest for hold in holds if any((rest := _rest_of(hold, total))[1:])], timezone.now())
+    for hold in holds:
         if hold.subject.startswith(KEY):
             _book_on_key(hold.subject, total)
+
+
+def _rest_of(hold: Reservation, total: Amount) -> Counting:
+    tokens = max(0, total.tokens - hold.booked_tokens)
+    return hold.subject, 0, tokens, max(Decimal(0), total.cost - hold.booked_cost)
+
+
+def _book_turn(accounts: Sequence[Account], holder: str, used: Amount, until: datetime) -> None:
+    for subject in _subjects(accounts):
+        mine = Reservation.objects.filter(subject=subject, holder=holder)
+        booked = {
+            "booked_tokens": F("booked_tokens") + used.tokens,
+            "booked_cost": F("booked_cost") + used.cost,
+        }
+        if not mine.update(tokens=0, cost=0, until=until, **booked):
+            # A limit that is new since it began, or a run that goes on with a lost one.
+            Reservation.objects.create(
+                subject=subject,
+                holder=holder,
+                booked_tokens=used.tokens,
+                booked_cost=used.cost,
+                until=until,
+            )
+
+
+def _forget(accounts: Sequence[Account], now: datetime) -> None:
+    gone = Reservation.objects.filter(subject__in=_subjects(accounts), until__lte=now - FORGOTTEN_AFTER)
+    Reservation.objects.filter(pk__in=_free(gone)).delete()
+
+
+def _free(rows: QuerySet[Reservation]) -> list[int]:
+    """Those that nobody works on, held from here on."""
+    skip = connection.features.has_select_for_update_skip_locked
+    return list(rows.select_for_update(skip_locked=skip).values_list("pk", flat=True))
 
 
 def _book_on_key(subject: str, total: Amount) -> None:
@@ -195,10 +222,6 @@ class _Held:
     tokens: int = 0
     cost: Decimal = Decimal(0)
     booked: Decimal = Decimal(0)
-
-
-Counted = dict[tuple[str, str], Used]
-"""By subject and span."""
 
 
 def _first_over(accounts: Sequence[Account], used: Counted, *, requests: int) -> Over | None:
@@ -246,48 +269,3 @@ def _held_of(accounts: Sequence[Account]) -> dict[str, _Held]:
 
 def _subjects(accounts: Iterable[Account]) -> list[str]:
     return sorted({account.subject for account in accounts})
-
-
-# -- the counts ----------------------------------------------------------------------------------------------
-
-ROW = "(%s, %s, %s, %s, %s, %s)"
-COUNT = """
-    INSERT INTO policies_used (subject, span, since, requests, tokens, cost) VALUES {rows}
-    ON CONFLICT (subject, span) DO UPDATE SET
-        requests = excluded.requests
-            + CASE WHEN policies_used.since >= excluded.since THEN policies_used.requests ELSE 0 END,
-        tokens = excluded.tokens
-            + CASE WHEN policies_used.since >= excluded.since THEN policies_used.tokens ELSE 0 END,
-        cost = excluded.cost
-            + CASE WHEN policies_used.since >= excluded.since THEN policies_used.cost ELSE 0 END,
-        since = CASE WHEN policies_used.since >= excluded.since THEN policies_used.since ELSE excluded.since END
-    RETURNING subject, span, since, requests, tokens, cost
-"""
-"""Add to the windows that are now; a row of an earlier one begins anew. Also with nothing to add it takes hold of the
-rows. A clock that is behind another process's counts into that one's window."""
-
-
-def _count(
-    accounts: Sequence[Account],
-    now: datetime,
-    *,
-    requests: int = 0,
-    tokens: int = 0,
-    cost: Decimal = Decimal(0),
-) -> Counted:
-    places = [(subject, span) for subject in _subjects(accounts) for span in SPANS]
-    given = [
-        value
-        for subject, span in places
-        for value in (subject, span, window_of(span, now), requests, tokens, cost)
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(COUNT.format(rows=", ".join([ROW] * len(places))), given)
-        found = cursor.fetchall()
-    return {(row[0], row[1]): _used(*row) for row in found}
-
-
-def _used(subject: str, span: str, since: str, requests: int, tokens: int, cost: object) -> Used:
-    return Used(
-        subject=subject, span=span, since=since, requests=requests, tokens=tokens, cost=Decimal(str(cost))
-    )

@@ -90,6 +90,27 @@ def test_a_holder_that_died_holds_nothing_for_ever(db, clock):
     assert admit([account], "b", NEED) is None
 
 
+def test_who_was_silent_for_too_long_pays_all_the_same(db, clock):
+    """Nothing is held for it any more, and others may have taken its place: what it used in the end is used."""
+    account = of(runs_at_once=1, tokens_per_day=1000)
+    admit([account], "a", NEED)
+    go_on([account], "a", Amount(30), NEED)
+    clock(NOON + quotas.HELD_FOR + timedelta(seconds=1))
+    assert admit([account], "b", NEED) is None
+    for _ in range(2):
+        settle("a", Amount(50))
+    assert used().tokens == 50
+    assert admit([account], "c", NEED).limit == "runs_at_once", "the one that took its place is still there"
+
+
+def test_a_holder_without_an_end_leaves_no_row_for_ever(db, clock):
+    account = of(runs_at_once=2)
+    admit([account], "a", NEED)
+    clock(NOON + quotas.HELD_FOR + quotas.FORGOTTEN_AFTER + timedelta(seconds=1))
+    admit([account], "b", NEED)
+    assert Reservation.objects.get().holder == "b"
+
+
 def test_what_is_held_for_others_counts(db, clock):
     account = of(tokens_per_day=150)
     assert [admit([account], holder, NEED) for holder in "ab"] == [None, None]
