@@ -13,7 +13,7 @@
 The rooms:
 
     values        messages (parts, transcript)   events (AG-UI's vocabulary)   errors (one tree, a code each)
-    pure          reducer    apply(transcript, event) -> transcript: the one fold
+    pure          reducer    apply(transcript, event) -> transcript: the one fold (fold_calls, fold_thoughts, live)
                   underway   what goes on in open calls, which the transcript leaves out: progress, subagents
                   steps      next_step(transcript, tools, answers) -> step: every decision of the loop
                   approvals  what a person is asked, and what their answer does

@@ -3,7 +3,7 @@
 Rule 1: every value here is immutable to whoever holds it. `grow` and `append` give a new value and leave the
 old one as it was.
 Rule 2: growing by one delta costs the same however long the text or the transcript already is. A text that
-streams in is kept as pieces and joined when somebody reads it.
+streams in is kept as pieces and joined when somebody reads it (`rope`).
 
     Transcript
       Message            id, role, parts in order, finish_reason, metadata
@@ -19,66 +19,17 @@ streams in is kept as pieces and joined when somebody reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, overload
+
+from agent.rope import Rope, TextLike
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 FINISH_REASONS: frozenset[str] = frozenset({"stop", "length", "content_filter", "tool_calls"})
 
 
-class Rope:
-    """A string that grows at its end, in constant time for each piece.
-
-    Two ropes may share one list of pieces; each knows how many of them are its own. Growing the newest one
-    appends in place, growing an older one copies, so no holder ever sees its text change.
-    """
-
-    __slots__ = ("_count", "_pieces", "_whole")
-
-    def __init__(self, text: str = "") -> None:
-        self._pieces: list[str] = [text] if text else []
-        self._count = len(self._pieces)
-        self._whole: str | None = text
-
-    def grow(self, piece: str) -> Rope:
-        grown = Rope.__new__(Rope)
-        pieces = self._pieces if len(self._pieces) == self._count else self._pieces[: self._count]
-        pieces.append(piece)
-        grown._pieces, grown._count, grown._whole = pieces, self._count + 1, None
-        return grown
-
-    def __str__(self) -> str:
-        if self._whole is None:
-            self._whole = "".join(self._pieces[: self._count])
-            # A list of its own from here on: who shared the old one keeps it, and the pieces need not live twice.
-            self._pieces, self._count = [self._whole], 1
-        return self._whole
-
-    def __bool__(self) -> bool:
-        return any(self._pieces[: self._count]) if self._whole is None else bool(self._whole)
-
-
-class _TextLike:
-    """A part whose text may still be growing. Equal when kind, text and other fields are equal."""
-
-    __slots__ = ("_rope",)
-    _rope: Rope
-
-    def _key(self) -> tuple[object, ...]:
-        return (str(self._rope),)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, _TextLike) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._key()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self._key()!r}"
-
-
-class TextPart(_TextLike):
+class TextPart(TextLike):
     """What the role says."""
 
     __slots__ = ()
@@ -94,7 +45,7 @@ class TextPart(_TextLike):
         return TextPart(self._rope.grow(delta))
 
 
-class ThinkingPart(_TextLike):
+class ThinkingPart(TextLike):
     """What the model thought. `signature` is opaque and belongs to the provider that made it.
 
     `redacted` holds the provider's encrypted form of a thought that it does not show; its text is empty.
@@ -132,7 +83,7 @@ class ThinkingPart(_TextLike):
         return ThinkingPart(self._rope, self.signature, self.redacted, duration_ms)
 
 
-class ToolCallPart(_TextLike):
+class ToolCallPart(TextLike):
     """A call the model asked for. `arguments` is the JSON text exactly as the model wrote it.
 
     `provider_executed` marks a provider's own server-side tool: it passes through and never runs here.
@@ -370,7 +321,3 @@ def open_calls(transcript: Transcript) -> tuple[ToolCallPart, ...]:
         else:
             return ()
     return ()
-
-
-def with_part(message: Message, index: int, part: Part) -> Message:
-    return replace(message, parts=(*message.parts[:index], part, *message.parts[index + 1 :]))

@@ -12,7 +12,9 @@ import pytest
 from agent.errors import BadStream, ProviderError
 from agent.events import TurnEnd
 from agent.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart, user_message
-from agent.providers.demo import RULES, SLOW_PACE, DemoProvider, cities_in
+from agent.providers.demo import DemoProvider
+from agent.providers.demo_rules import RULES, SLOW_PACE
+from agent.providers.demo_weather import cities_in
 from tests.agent.turns import calls_of, collect, collect_broken, request, text_of, thinking_of
 
 Tool = Callable[[dict[str, Any]], Any]

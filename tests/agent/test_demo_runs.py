@@ -8,7 +8,8 @@ import pytest
 
 from agent import Agent, RunContext, ToolError, Transcript, apply, run_agent, tool, user_message
 from agent.events import Event, RunError, RunFinished
-from agent.providers.demo import RULES, DemoProvider
+from agent.providers.demo import DemoProvider
+from agent.providers.demo_rules import RULES
 from agent.wire import agui
 from tests.agent.agui_validation import assert_valid_run
 

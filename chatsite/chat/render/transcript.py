@@ -11,16 +11,7 @@ from dataclasses import dataclass, field
 
 from django.utils.translation import gettext as _
 
-from agent.messages import (
-    NOTICE,
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
+from agent.messages import NOTICE, FilePart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
 from chatsite.chat.render import words
 from chatsite.chat.render.cards import attachment, call_pieces, card, kept_file, scrolls
 from chatsite.chat.render.context import Context, Typed, contexts_of
