@@ -70,6 +70,17 @@ class ValueFilter(admin.SimpleListFilter):
         return rows.filter(**{str(self.parameter_name): value})
 
 
+class ColumnFilter(ValueFilter):
+    """The values that an indexed column of `of` holds."""
+
+    of: type[Model]
+    column = ""
+    """Empty: called like the parameter."""
+
+    def values(self) -> list[str]:
+        return [str(value) for value in distinct_values(self.of, self.column or str(self.parameter_name))]
+
+
 # -- typed in ------------------------------------------------------------------------------------------------
 
 

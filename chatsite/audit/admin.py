@@ -7,17 +7,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin, as_json
-from chatsite.adminkit.filters import DayFilter, PersonFilter, ValueFilter, distinct_values
+from chatsite.adminkit.filters import ColumnFilter, DayFilter, PersonFilter
 from chatsite.audit.models import Entry
 from chatsite.phrases import plain
 
 
-class ActionFilter(ValueFilter):
+class ActionFilter(ColumnFilter):
     title = _("action")
     parameter_name = "action"
-
-    def values(self) -> list[str]:
-        return distinct_values(Entry, "action")
+    of = Entry
 
 
 class ActorFilter(PersonFilter):

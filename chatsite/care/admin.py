@@ -6,7 +6,6 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -59,18 +58,15 @@ class HoldAdmin(ReadOnlyAdmin):
             button=_("Place the hold"),
         )
 
-    @admin.action(description=gettext_lazy("Lift selected holds…"), permissions=["lift"])
-    def lift(self, request: HttpRequest, queryset: QuerySet[Hold]) -> HttpResponse | None:
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset.select_related("user"),
-            action="lift",
-            title=_("Lift holds"),
-            explain=_("From then on the rules of retention apply again to:"),
-            button=_("Lift them"),
-            do=lambda hold, reason: holds.lift(hold, reason=reason, actor=request.user, door="admin"),
-        )
+    lift = asking.action(
+        "lift",
+        gettext_lazy("Lift selected holds…"),
+        title=gettext_lazy("Lift holds"),
+        explain=gettext_lazy("From then on the rules of retention apply again to:"),
+        button=gettext_lazy("Lift them"),
+        related="user",
+        do=lambda hold, reason, actor: holds.lift(hold, reason=reason, actor=actor, door="admin"),
+    )
 
     @admin.display(description=gettext_lazy("what"))
     def of(self, row: Hold) -> str:

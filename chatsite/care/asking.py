@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -19,7 +20,38 @@ MOST = 100
 """Rows that one action takes: each is a transaction, and an entry of the audit log."""
 
 
-def each_with_reason(
+def action(
+    name: str,
+    description: Any,
+    *,
+    related: str,
+    do: Callable[[Any, str, Any], object],
+    named: Callable[[Any], str] = str,
+    **words: Any,
+) -> Any:
+    """An action of a list for whoever has the permission of its name: `do` is told row, reason and who acts.
+
+    `words`: title, explain, button.
+    """
+
+    @admin.action(description=description, permissions=[name])
+    def start(
+        page: admin.ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponse | None:
+        return _each_with_reason(
+            page,
+            request,
+            queryset.select_related(related),
+            action=name,
+            do=lambda row, reason: do(row, reason, request.user),
+            name=named,
+            **words,
+        )
+
+    return start
+
+
+def _each_with_reason(
     page: admin.ModelAdmin[Any],
     request: HttpRequest,
     rows: Iterable[Any],
@@ -29,9 +61,9 @@ def each_with_reason(
     explain: str,
     button: str,
     do: Callable[[Any, str], object],
-    name: Callable[[Any], str] = str,
+    name: Callable[[Any], str],
 ) -> HttpResponse | None:
-    """An action of a list: asks once, then does it to each row; what is refused is said, row by row."""
+    """Asks once, then does it to each row; what is refused is said, row by row."""
     rows = list(rows)[:MOST]
     form = ReasonForm(request.POST if "confirmed" in request.POST else None)
     if form.is_valid():

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agent.messages import FINISH_REASONS
 from chatsite.adminkit.base import USERNAME
-from chatsite.adminkit.filters import PersonFilter, ValueFilter, distinct_values
+from chatsite.adminkit.filters import ColumnFilter, PersonFilter, ValueFilter, distinct_values
 from chatsite.chat.models import Message, Run, ToolCall
 from chatsite.chat.render import words
 
@@ -30,28 +30,22 @@ class StateFilter(ValueFilter):
         return list(self.states)
 
 
-class ModelFilter(ValueFilter):
+class ModelFilter(ColumnFilter):
     title = _("model")
     parameter_name = "model"
-
-    def values(self) -> list[str]:
-        return distinct_values(Run, "model")
+    of = Run
 
 
-class StopReasonFilter(ValueFilter):
+class StopReasonFilter(ColumnFilter):
     title = _("stop reason")
     parameter_name = "stop_reason"
-
-    def values(self) -> list[str]:
-        return distinct_values(Run, "stop_reason")
+    of = Run
 
 
-class ToolNameFilter(ValueFilter):
+class ToolNameFilter(ColumnFilter):
     title = _("tool")
-    parameter_name = "name"
-
-    def values(self) -> list[str]:
-        return distinct_values(ToolCall, "name")
+    parameter_name = column = "name"
+    of = ToolCall
 
 
 class CalledFilter(ToolNameFilter):

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Max, QuerySet
+from django.db.models import Count, Max
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.adminkit import reading
@@ -56,40 +55,34 @@ class ThreadAdmin(ReadOnlyAdmin):
     def has_hold_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("care.add_hold"))
 
-    @admin.action(description=_("Hold selected threads…"), permissions=["hold"])
-    def hold(self, request: HttpRequest, queryset: QuerySet[Thread]) -> HttpResponse | None:
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset.select_related("owner"),
-            action="hold",
-            title=gettext("Place a hold"),
-            explain=gettext("No rule of retention, no deletion and no erasure touches these threads then:"),
-            button=gettext("Place the hold"),
-            name=lambda thread: thread.public_id,
-            do=lambda thread, reason: holds.place(
-                user=thread.owner, thread=thread.public_id, reason=reason, actor=request.user, door="admin"
-            ),
-        )
+    hold = asking.action(
+        "hold",
+        _("Hold selected threads…"),
+        title=_("Place a hold"),
+        explain=_("No rule of retention, no deletion and no erasure touches these threads then:"),
+        button=_("Place the hold"),
+        related="owner",
+        named=lambda thread: thread.public_id,
+        do=lambda thread, reason, actor: holds.place(
+            user=thread.owner, thread=thread.public_id, reason=reason, actor=actor, door="admin"
+        ),
+    )
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("care.add_erasure"))
 
-    @admin.action(description=_("Erase selected threads…"), permissions=["erase"])
-    def erase(self, request: HttpRequest, queryset: QuerySet[Thread]) -> HttpResponse | None:
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset.select_related("owner"),
-            action="erase",
-            title=gettext("Erase threads"),
-            explain=gettext("These threads go with all that is theirs, and nobody can take them back:"),
-            button=gettext("Erase for good"),
-            name=lambda thread: thread.public_id,
-            do=lambda thread, reason: organizing.throw_away_for_good(
-                thread=thread, reason=reason, actor=request.user
-            ),
-        )
+    erase = asking.action(
+        "erase",
+        _("Erase selected threads…"),
+        title=_("Erase threads"),
+        explain=_("These threads go with all that is theirs, and nobody can take them back:"),
+        button=_("Erase for good"),
+        related="owner",
+        named=lambda thread: thread.public_id,
+        do=lambda thread, reason, actor: organizing.throw_away_for_good(
+            thread=thread, reason=reason, actor=actor
+        ),
+    )
 
     def complete(self, rows: list[Any], request: HttpRequest) -> None:
         pks = [row.pk for row in rows]

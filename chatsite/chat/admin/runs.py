@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from chatsite.adminkit import reading
@@ -65,18 +64,15 @@ class RunAdmin(ReadOnlyAdmin):
     def has_stop_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("chat.stop_run"))
 
-    @admin.action(description=_("Stop selected runs…"), permissions=["stop"])
-    def stop(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset.select_related("thread"),
-            action="stop",
-            title=gettext("Stop runs"),
-            explain=gettext("Each ends as if its owner had pressed Stop, and keeps what it has said:"),
-            button=gettext("Stop them"),
-            do=lambda run, reason: stopping.stop(run, reason=reason, actor=request.user),
-        )
+    stop = asking.action(
+        "stop",
+        _("Stop selected runs…"),
+        title=_("Stop runs"),
+        explain=_("Each ends as if its owner had pressed Stop, and keeps what it has said:"),
+        button=_("Stop them"),
+        related="thread",
+        do=lambda run, reason, actor: stopping.stop(run, reason=reason, actor=actor),
+    )
 
     def complete(self, rows: list[Any], request: HttpRequest) -> None:
         name_threads(rows, request)
