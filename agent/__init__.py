@@ -27,7 +27,7 @@ The rooms:
                   guard      what middlewares may make of a run's events
     what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)
                   subagents  a tool that is another run  output      a run that ends with a value
-                  endings    its terminal event          model_turns one turn
+                  endings    its terminal event          model_turns one turn           leave  to take another
                   asking     the gateway's hooks, one behind the other       hook_calls  one call of one of them
                   context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
     hooks         middleware Middleware, its decisions   stack       several of them, composed

@@ -30,7 +30,8 @@ from agent.closing import calls_left, close_old_calls, closing_answers, opening_
 from agent.context import Aborted, RunContext
 from agent.endings import Endings
 from agent.errors import MiddlewareFailed
-from agent.events import Custom, Event, ModelUsage, RunError, RunFinished, RunStarted, StepFinished
+from agent.events import Custom, Event, ModelUsage, RunError, RunFinished, RunStarted
+from agent.leave import Leave
 from agent.messages import Message, ToolResultPart, Transcript, open_calls
 from agent.middleware import ToolCall, TurnConfig
 from agent.model_turns import ModelTurn
@@ -49,10 +50,8 @@ from agent.steps import (
     Wait,
     behind_words,
     last_turn,
-    limited,
     next_step,
 )
-from agent.strategies import why_stop
 from agent.tally import Tally
 from agent.tool_calls import run_calls
 from agent.tool_slots import NO_HOOKS, as_it_may_have_happened, result_event
@@ -116,7 +115,7 @@ class AgentRun:
         self._tools = agent.registry
         self._output = None if output is None else Output(output, native=is_native(agent.provider))
         self._ended_by: Finish | Wait = Finish("stop")
-        self._leave: CallModel | Finish | None = None
+        self._leave = Leave(agent, ctx, self._tally, self._stack, owes_output=output is not None)
         self._last_words = ""
         self._silent: Turn | None = None  # the last turn, if it said nothing
         self._resolutions = {resolution.tool_call_id: resolution for resolution in resolutions}
@@ -245,7 +244,7 @@ class AgentRun:
             verdicts = await self._judge.of(open_calls(self.transcript), self._tools)
             step = next_step(self.transcript, self._tools, self._resolutions, verdicts)
         if isinstance(step, CallModel) and self._tally.any_turn:
-            step, self._leave = self._leave or await self._ask_leave(self.transcript), None
+            step = await self._leave.take(self.transcript)
         if isinstance(step, CallModel):
             self._last_words = step.last_words
         if isinstance(step, Finish) and self._output is not None:
@@ -256,13 +255,6 @@ class AgentRun:
         turn = last_turn(self.transcript)
         spoke = turn is not None and self._silent is None and self.transcript[-1].role == "assistant"
         return turn.text if turn is not None and spoke else ""
-
-    async def _ask_leave(self, transcript: Transcript) -> CallModel | Finish:
-        state = self._tally.state(transcript)
-        reason = why_stop(self.agent.strategy, state) or await self._stack.on_should_continue(state)
-        # A run that owes an output is going to have its last words anyway.
-        spoken = self.agent.final_answer and reason not in self.agent.silent_limits
-        return limited(transcript, reason, spoken and self._output is None)
 
     async def _settle_calls(self, step: Answer | RunTools) -> AsyncGenerator[Event, None]:
         first = len(self.transcript)
@@ -312,7 +304,7 @@ class AgentRun:
                 await self._stack.on_usage(turn.used)
             raise
         try:
-            shown = await self._look_ahead(turn.ended)
+            shown = await self._leave.look_ahead(turn.ended, self.transcript, self._tools)
         except Exception:
             # The strategy failed, not the turn: its message keeps its finish reason.
             yield turn.ended
@@ -331,24 +323,3 @@ class AgentRun:
         self._config = await self._stack.on_config(given)
         same = self._config.tools == given.tools
         self._tools = agent.registry if same else ToolRegistry(self._config.tools)
-
-    async def _look_ahead(self, ended: StepFinished) -> StepFinished:
-        """How the turn is told. One that was cut in its calls reads `tool_calls` when another turn follows.
-
-        So the strategy is asked already now, on the transcript as it will be with the answers.
-        """
-        facts = ended.metadata or {}
-        if facts["finishReason"] != "length":
-            return ended
-        ahead = apply(self.transcript, ended)
-        step = next_step(ahead, self._tools)
-        if not isinstance(step, Answer):
-            return ended
-        for result in step.results:
-            ahead = apply(ahead, result_event(result, self.ctx))
-        self._leave = await self._ask_leave(ahead)
-        if isinstance(self._leave, Finish):
-            return ended
-        return replace(
-            ended, metadata={**facts, "finishReason": "tool_calls", "storedFinishReason": "length"}
-        )
