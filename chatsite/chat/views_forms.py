@@ -14,7 +14,8 @@ from chatsite.chat import actions_steering, uploads
 from chatsite.chat.command_values import Answer, OneAnswer, Send
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import Invalid
-from chatsite.chat.render.fields import Unreadable, name_of, read_arguments
+from chatsite.chat.render.fields import name_of, read_arguments
+from chatsite.chat.render.one_field import Unreadable
 from chatsite.chat.state import InterruptView, ThreadState
 
 QUOTE_CHARS = 20_000

@@ -23,8 +23,9 @@ from chatsite.chat.render import words
 from chatsite.chat.render.blocks import tidy
 from chatsite.chat.render.context import Question
 from chatsite.chat.render.escaping import escape
-from chatsite.chat.render.fields import Field, control, fields_of, in_attribute, json_text, name_of
+from chatsite.chat.render.fields import control, fields_of, in_attribute, name_of
 from chatsite.chat.render.links import questions_told
+from chatsite.chat.render.one_field import Field, json_text
 from chatsite.chat.render.swaps import short_id
 from chatsite.chat.state import InterruptView, ThreadState
 

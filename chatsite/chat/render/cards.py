@@ -22,8 +22,8 @@ from chatsite.chat.render.blocks import blocks_of, tidy
 from chatsite.chat.render.code import code_html
 from chatsite.chat.render.context import Context, Question
 from chatsite.chat.render.escaping import escape
-from chatsite.chat.render.fields import json_text
 from chatsite.chat.render.markdown import clean
+from chatsite.chat.render.one_field import json_text
 from chatsite.chat.render.within import progress_html
 
 MAX_SHOWN = 40_000

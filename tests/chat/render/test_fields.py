@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from chatsite.chat.render.asking import form_html
 from chatsite.chat.render.context import Question
-from chatsite.chat.render.fields import MOST_EDITABLE, Unreadable, control, fields_of, read_arguments
+from chatsite.chat.render.field_schemas import MOST_EDITABLE
+from chatsite.chat.render.fields import control, fields_of, read_arguments
+from chatsite.chat.render.one_field import Unreadable
 from chatsite.chat.state import InterruptView
 from tests.chat.render.hostile import assert_inert
 from tests.chat.render.page import Node, parse
