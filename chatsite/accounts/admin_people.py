@@ -160,37 +160,28 @@ class PeopleAdmin(OnceOnly, UserAdmin):
             hidden=[("action", "export"), (ACTION_CHECKBOX_NAME, person.pk)],
         )
 
-    @admin.action(description=_("Hold all data of selected users…"), permissions=["hold"])
-    def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset,
-            action="hold",
-            title=_("Place a hold"),
-            explain=_("No rule of retention, no deletion and no erasure touches what is theirs then:"),
-            button=_("Place the hold"),
-            do=lambda user, reason: holds.place(user=user, reason=reason, actor=request.user, door="admin"),
-        )
+    hold = asking.action(
+        "hold",
+        _("Hold all data of selected users…"),
+        title=_("Place a hold"),
+        explain=_("No rule of retention, no deletion and no erasure touches what is theirs then:"),
+        button=_("Place the hold"),
+        do=lambda user, reason, actor: holds.place(user=user, reason=reason, actor=actor, door="admin"),
+    )
+    erase = asking.action(
+        "erase",
+        _("Erase selected users…"),
+        title=_("Erase users"),
+        explain=_("All that is theirs goes, with the account. There is no way back:"),
+        button=_("Erase for good"),
+        do=lambda user, reason, actor: _erased(user, reason, actor),
+    )
 
-    @admin.action(description=_("Erase selected users…"), permissions=["erase"])
-    def erase(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """What takes long goes on in the background; the proof is under "Erasures"."""
 
-        def gone(user: Any, reason: str) -> None:
-            erasure = erasing.begin(user, reason=reason, actor=request.user, door="admin")
-            erasing.run(erasure, seconds=LONGEST_WAIT)
-
-        return asking.each_with_reason(
-            self,
-            request,
-            queryset,
-            action="erase",
-            title=_("Erase users"),
-            explain=_("All that is theirs goes, with the account. There is no way back:"),
-            button=_("Erase for good"),
-            do=gone,
-        )
+def _erased(user: Any, reason: str, actor: Any) -> None:
+    """What takes long goes on in the background; the proof is under "Erasures"."""
+    erasure = erasing.begin(user, reason=reason, actor=actor, door="admin")
+    erasing.run(erasure, seconds=LONGEST_WAIT)
 
 
 def _within_reach(request: HttpRequest, user: Any) -> bool:

@@ -64,7 +64,7 @@ class HoldAdmin(ReadOnlyAdmin):
         title=gettext_lazy("Lift holds"),
         explain=gettext_lazy("From then on the rules of retention apply again to:"),
         button=gettext_lazy("Lift them"),
-        related="user",
+        related=("user",),
         do=lambda hold, reason, actor: holds.lift(hold, reason=reason, actor=actor, door="admin"),
     )
 

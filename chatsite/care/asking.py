@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django import forms
@@ -24,14 +24,14 @@ def action(
     name: str,
     description: Any,
     *,
-    related: str,
     do: Callable[[Any, str, Any], object],
+    related: Sequence[str] = (),
     named: Callable[[Any], str] = str,
     **words: Any,
 ) -> Any:
     """An action of a list for whoever has the permission of its name: `do` is told row, reason and who acts.
 
-    `words`: title, explain, button.
+    `related`: what of a row is read along. `words`: title, explain, button.
     """
 
     @admin.action(description=description, permissions=[name])
@@ -41,7 +41,7 @@ def action(
         return _each_with_reason(
             page,
             request,
-            queryset.select_related(related),
+            queryset.select_related(*related) if related else queryset,
             action=name,
             do=lambda row, reason: do(row, reason, request.user),
             name=named,

@@ -61,7 +61,7 @@ class ThreadAdmin(ReadOnlyAdmin):
         title=_("Place a hold"),
         explain=_("No rule of retention, no deletion and no erasure touches these threads then:"),
         button=_("Place the hold"),
-        related="owner",
+        related=("owner",),
         named=lambda thread: thread.public_id,
         do=lambda thread, reason, actor: holds.place(
             user=thread.owner, thread=thread.public_id, reason=reason, actor=actor, door="admin"
@@ -77,7 +77,7 @@ class ThreadAdmin(ReadOnlyAdmin):
         title=_("Erase threads"),
         explain=_("These threads go with all that is theirs, and nobody can take them back:"),
         button=_("Erase for good"),
-        related="owner",
+        related=("owner",),
         named=lambda thread: thread.public_id,
         do=lambda thread, reason, actor: organizing.throw_away_for_good(
             thread=thread, reason=reason, actor=actor

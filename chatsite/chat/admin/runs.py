@@ -70,7 +70,7 @@ class RunAdmin(ReadOnlyAdmin):
         title=_("Stop runs"),
         explain=_("Each ends as if its owner had pressed Stop, and keeps what it has said:"),
         button=_("Stop them"),
-        related="thread",
+        related=("thread",),
         do=lambda run, reason, actor: stopping.stop(run, reason=reason, actor=actor),
     )
 
