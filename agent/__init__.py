@@ -22,7 +22,7 @@ The rooms:
                   turns      one model turn in good form
                   results    what a tool gave back, as the model reads it
                   rerun      what the gateway's hooks get and give
-                  rerun_guard  when it ends          rerun_body  the next request
+                  rerun_guard  when it ends          rerun_body  the next request, rerun_answers what goes into it
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
                   guard      what middlewares may make of a run's events
     what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)

@@ -26,21 +26,10 @@ from typing import Any, Literal
 from agent.claims import Claims
 from agent.errors import InvalidRequest
 from agent.hook_calls import FAILED, call_hook, log
-from agent.rerun import (
-    DEFAULT_TIMEOUT,
-    BaseHook,
-    Call,
-    Hook,
-    Json,
-    Plan,
-    Refusal,
-    RelayContext,
-    Turn,
-    client_tools,
-    copied,
-)
+from agent.rerun import DEFAULT_TIMEOUT, BaseHook, Call, Hook, Json, Plan, Refusal, RelayContext, Turn, copied
 from agent.rerun_body import is_control, last_body, next_body, without_control, without_orphans
 from agent.rerun_guard import STOPPED, Guard, max_loops
+from agent.rerun_tools import client_tools
 
 Action = Literal["keep", "strip", "answer", "rerun", "last"]
 

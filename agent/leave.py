@@ -13,11 +13,11 @@ from agent.context import RunContext
 from agent.events import StepFinished
 from agent.messages import Transcript
 from agent.reducer import apply
+from agent.result_events import result_event
 from agent.stack import MiddlewareStack
 from agent.steps import Answer, CallModel, Finish, limited, next_step
 from agent.strategies import why_stop
 from agent.tally import Tally
-from agent.tool_slots import result_event
 from agent.tools import ToolRegistry
 
 

@@ -40,6 +40,7 @@ from agent.output import Output, OutputType
 from agent.providers.base import is_native
 from agent.receipts import at_work, receipt, with_receipt
 from agent.reducer import apply
+from agent.result_events import as_it_may_have_happened, result_event
 from agent.stack import MiddlewareStack
 from agent.steps import (
     Answer,
@@ -54,7 +55,7 @@ from agent.steps import (
 )
 from agent.tally import Tally
 from agent.tool_calls import run_calls
-from agent.tool_slots import NO_HOOKS, as_it_may_have_happened, result_event
+from agent.tool_slots import NO_HOOKS
 from agent.tools import ToolRegistry
 from agent.turns import Turn
 from agent.verdicts import Judge

@@ -15,7 +15,7 @@ written for it finds here what it knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from agent.events import TurnEnd
 from agent.messages import FinishReason, Message, Usage
+from agent.rerun_tools import tool_names
 from agent.wire import anthropic, openai_chat
 from agent.wire.jsonload import call_object
 from agent.wire.jsontext import TOO_DEEP
@@ -282,64 +283,3 @@ class BaseHook:
 
     async def cleanup(self, plan: Plan | None, call: RelayContext) -> None:
         return None
-
-
-def tool_names(body: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the tools that a request declares, in either dialect."""
-    tools = body.get("tools")
-    found = (tool_name(tool) for tool in tools) if isinstance(tools, list) else ()
-    return frozenset(name for name in found if name)
-
-
-def client_tools(body: Mapping[str, Any]) -> frozenset[str]:
-    """Of these the caller's own, whose calls it can answer: not a provider's tools, which it only switches on."""
-    tools = body.get("tools")
-    own = (tool for tool in tools if _is_callers(tool)) if isinstance(tools, list) else ()
-    return tool_names({"tools": list(own)})
-
-
-def _is_callers(tool: Any) -> bool:
-    return isinstance(tool, dict) and tool.get("type", "custom") in ("custom", "function", None)
-
-
-def tool_name(tool: Any) -> str:
-    """OpenAI's `function.name`, Anthropic's `name`; the type of a provider's own tool without a name."""
-    if not isinstance(tool, dict):
-        return ""
-    function = tool.get("function")
-    name = function.get("name") if isinstance(function, dict) else tool.get("name") or tool.get("type")
-    return name if isinstance(name, str) else ""
-
-
-def answered(turn: Turn, results: Mapping[str, str], *, failed: frozenset[str] = frozenset()) -> list[Json]:
-    """The two messages that carry these calls of a turn and their results (text by call id), as Anthropic's blocks.
-
-    Calls without a result are left out, with nothing that would point at them. `failed`: ids of results that are
-    errors.
-    """
-    kept = [block for block in turn.content if _goes_back(block, results)]
-    back = [_result_block(id, text, failed=id in failed) for id, text in results.items()]
-    return [{"role": "assistant", "content": copied(kept)}, {"role": "user", "content": back}]
-
-
-def rerun_with(turn: Turn, results: Mapping[str, str], call: RelayContext) -> Plan:
-    """The plan to run the model again with these results (text by call id): what a hook that serves a tool gives."""
-    return Plan(
-        run_agentic_loop=True, request_patch=Patch(messages=[*call.messages, *answered(turn, results)])
-    )
-
-
-def _goes_back(block: Json, results: Mapping[str, str]) -> bool:
-    match block.get("type"):
-        case "tool_use":
-            return block.get("id") in results
-        case "thinking":
-            return bool(block.get("signature"))
-        case "text":
-            return bool(block.get("text"))
-    return True
-
-
-def _result_block(id: str, text: str, *, failed: bool) -> Json:
-    block: Json = {"type": "tool_result", "tool_use_id": id, "content": text}
-    return block | {"is_error": True} if failed else block

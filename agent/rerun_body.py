@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from agent.rerun import Dialect, Json, Patch, Turn, answered
+from agent.rerun import Dialect, Json, Patch, Turn
+from agent.rerun_answers import answered
 from agent.rerun_guard import STOPPED
 from agent.wire.entries import entries_in, tools_in
 

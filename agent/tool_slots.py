@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from agent.context import Aborted, RunContext
@@ -25,7 +24,8 @@ from agent.messages import ToolCallPart, ToolResultPart
 from agent.middleware import Skip, ToolCall, Transform
 from agent.nesting import Berth, Nest, Suspended
 from agent.receipts import BEGUN
-from agent.results import UNKNOWN_OUTCOME, content_of, cut_to, error_result, text_of
+from agent.result_events import as_it_may_have_happened, result_event
+from agent.results import content_of, cut_to, error_result, text_of
 from agent.text import storable
 from agent.tool_attempts import BROKEN, attempt_tool, failure
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput, ToolRegistry, parse
@@ -280,34 +280,6 @@ class _Done:
     arguments: Mapping[str, Any] | None = None
     transformed: str | None = None
     beside: Mapping[str, Any] = field(default_factory=dict)
-
-
-def as_it_may_have_happened(result: ToolResultPart, ctx: RunContext) -> ToolResultPart:
-    """What says why a call does not run says so of this run: one that an earlier run began may have had its effect."""
-    if result.error is None or result.tool_call_id not in ctx.before.begun_calls:
-        return result
-    return error_result(result.tool_call_id, "outcome_unknown", UNKNOWN_OUTCOME)
-
-
-def result_event(
-    result: ToolResultPart,
-    ctx: RunContext,
-    full: str | None = None,
-    edited: str | None = None,
-    transformed: str | None = None,
-    beside: Mapping[str, Any] = MappingProxyType({}),
-) -> ToolCallResult:
-    """`metadata["full"]` is what the tool gave where the model gets a part of it, or a middleware's text in its place;
-    `editedArguments` what a person made of the call's arguments, `transformedArguments` what a middleware did."""
-    metadata = {**beside, "full": full, "editedArguments": edited, "transformedArguments": transformed}
-    return ToolCallResult(
-        message_id=ctx.new_id(),
-        tool_call_id=result.tool_call_id,
-        content=result.content,
-        error=result.error,
-        duration_ms=result.duration_ms,
-        metadata={key: value for key, value in metadata.items() if value is not None} or None,
-    )
 
 
 def _as_object(value: Any) -> Mapping[str, Any]:

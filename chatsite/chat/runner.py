@@ -27,7 +27,7 @@ from agent.context import Aborted
 from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript
-from agent.tool_slots import result_event
+from agent.result_events import result_event
 from chatsite.chat import (
     allowance,
     db,

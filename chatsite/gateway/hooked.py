@@ -18,8 +18,9 @@ from functools import partial
 from agent.asking import Asking
 from agent.messages import Usage
 from agent.relay import Joining, answer_stream, answer_whole, joining_for
-from agent.rerun import Refusal, RelayContext, tool_names
+from agent.rerun import Refusal, RelayContext
 from agent.rerun_guard import Guard, Limits
+from agent.rerun_tools import tool_names
 from agent.wire.anthropic.joining import AppendedStream
 from agent.wire.jsontext import dump
 from chatsite.gateway import allowance

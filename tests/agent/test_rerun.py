@@ -5,20 +5,9 @@ from pydantic import ValidationError
 
 from agent.events import TurnEnd
 from agent.messages import Message, TextPart, ThinkingPart, ToolCallPart, Usage
-from agent.rerun import (
-    BaseHook,
-    Call,
-    Patch,
-    Plan,
-    RelayContext,
-    Turn,
-    answered,
-    client_tools,
-    copied,
-    rerun_with,
-    tool_names,
-    turn_of,
-)
+from agent.rerun import BaseHook, Call, Patch, Plan, RelayContext, Turn, copied, turn_of
+from agent.rerun_answers import answered, rerun_with
+from agent.rerun_tools import client_tools, tool_names
 from agent.wire.jsontext import TOO_DEEP
 
 CALLING = Message(

@@ -9,7 +9,8 @@ import pytest
 from agent.asking import KEEP, Asking
 from agent.events import TurnEnd
 from agent.messages import Message, TextPart, ToolCallPart
-from agent.rerun import BaseHook, Patch, Plan, Refusal, RelayContext, rerun_with, turn_of
+from agent.rerun import BaseHook, Patch, Plan, Refusal, RelayContext, turn_of
+from agent.rerun_answers import rerun_with
 from agent.rerun_guard import Guard, Limits
 
 FIND = {"name": "find", "input_schema": {"type": "object"}}

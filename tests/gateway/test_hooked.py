@@ -10,7 +10,8 @@ import openai
 import pytest
 
 from agent import relay
-from agent.rerun import BaseHook, Patch, Plan, Refusal, rerun_with
+from agent.rerun import BaseHook, Patch, Plan, Refusal
+from agent.rerun_answers import rerun_with
 from chatsite.accounts.models import ApiKey
 from chatsite.gateway import hooked
 from chatsite.gateway.hooks.loading import as_hook

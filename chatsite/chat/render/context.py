@@ -38,7 +38,7 @@ class Context:
     results: tuple[ToolResultPart | None, ...]
     """Of each call; a later run may have brought it."""
     beside: tuple[Mapping[str, Any], ...] = ()
-    """Of each result: what the model was not given (`agent.tool_slots.result_event`)."""
+    """Of each result: what the model was not given (`agent.result_events.result_event`)."""
     questions: tuple[tuple[Question, ...], ...] = ()
     """Of each call, in the order in which they were asked."""
     progress: tuple[Any, ...] = ()

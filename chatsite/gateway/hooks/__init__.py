@@ -17,9 +17,8 @@ from agent.rerun import (
     Refusal,
     RelayContext,
     Turn,
-    answered,
-    rerun_with,
 )
+from agent.rerun_answers import answered, rerun_with
 from chatsite.gateway.hooks.custom_logger import CustomLogger
 
 __all__ = [

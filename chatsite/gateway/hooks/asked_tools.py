@@ -14,7 +14,8 @@ from typing import Any
 
 from agent import Tool
 from agent.errors import InvalidRequest
-from agent.rerun import Dialect, Json, tool_name
+from agent.rerun import Dialect, Json
+from agent.rerun_tools import tool_name
 
 TYPE = "threadloom"
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 
 from agent.compression import Limits, compress, fetch
 from agent.cutting import A_TOKEN, FETCH, weight
-from agent.rerun import BaseHook, Call, Json, Plan, RelayContext, Turn, rerun_with
+from agent.rerun import BaseHook, Call, Json, Plan, RelayContext, Turn
+from agent.rerun_answers import rerun_with
 from chatsite.gateway.conf import setting
 
 log = logging.getLogger(__name__)

@@ -34,11 +34,13 @@ from agent.context import Aborted, new_id
 from agent.errors import InvalidRequest
 from agent.events import ToolCallResult
 from agent.messages import Message, ToolCallPart, ToolResultPart
-from agent.rerun import BaseHook, Call, Json, Patch, Plan, Refusal, RelayContext, Turn, answered
+from agent.rerun import BaseHook, Call, Json, Patch, Plan, Refusal, RelayContext, Turn
+from agent.rerun_answers import answered
+from agent.result_events import result_event
 from agent.results import error_result
 from agent.steps import Answer, RunTools
 from agent.tool_calls import run_calls
-from agent.tool_slots import ABORTED_WITHIN, result_event
+from agent.tool_slots import ABORTED_WITHIN
 from agent.verdicts import Judge
 from agent.wire.anthropic.encode import encode_blocks
 from chatsite.gateway import allowance, ledger

@@ -17,7 +17,8 @@ import asyncio
 from collections.abc import Sequence
 
 from agent.errors import InvalidRequest
-from agent.rerun import BaseHook, Call, Json, Plan, Refusal, RelayContext, Turn, rerun_with
+from agent.rerun import BaseHook, Call, Json, Plan, Refusal, RelayContext, Turn
+from agent.rerun_answers import rerun_with
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.search_backends import (
     SECONDS,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent.errors import InvalidRequest
-from agent.rerun import Dialect, Json, tool_name
+from agent.rerun import Dialect, Json
+from agent.rerun_tools import tool_name
 from chatsite.gateway.hooks.search_backends import Query, site_of
 
 NAME = "web_search"
