@@ -1,5 +1,5 @@
-"""The rows. Only the `actions`, `run_start`, `keeping`, `requests`, `booking`, `rounds`, `recovery`, `upkeep`,
-`organizing`, `attachments`, `choosing`, `transfer` and `demothread` write them.
+"""The rows. Only the `actions`, `run_start`, `keeping`, `ledger_rows`, `requests`, `booking`, `rounds`, `recovery`,
+`upkeep`, `organizing`, `attachments` (and their upkeep), `choosing`, `transfer` and `demothread` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< Turn          one model call: what of its request the messages do not say
