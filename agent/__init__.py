@@ -32,7 +32,7 @@ The rooms:
                   context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
     hooks         middleware Middleware, its decisions   stack       several of them, composed
     middlewares/  ready ones, one file each
-    providers/    something that streams one turn: base (the contract), http, scripted (plays what it is told)
+    providers/    something that streams a turn: base (the contract), http (endpoint), scripted (plays what it is told)
     wire/         codecs: protocol <-> our values, no I/O
 """
 

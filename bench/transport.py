@@ -36,7 +36,8 @@ import uvloop
 
 from agent.messages import Transcript, user_message
 from agent.providers.base import TurnRequest
-from agent.providers.http import Endpoint, HttpProvider, make_client
+from agent.providers.endpoint import Endpoint
+from agent.providers.http import HttpProvider, make_client
 from agent.wire import openai_chat
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -12,16 +12,14 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 import aiohttp
 import httpx
 
 from agent.errors import (
     BadStream,
-    InvalidRequest,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
@@ -29,8 +27,9 @@ from agent.errors import (
     RequestRejected,
 )
 from agent.events import TurnEnd, TurnEvent
-from agent.providers.addresses import Reach, was_refused
+from agent.providers.addresses import was_refused
 from agent.providers.base import Sent, TurnRequest
+from agent.providers.endpoint import Codec, Endpoint, Timeouts
 from agent.providers.transport import (
     NETWORK_ERRORS,
     USER_AGENT,
@@ -44,18 +43,10 @@ from agent.providers.transport import (
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
 from agent.wire.problems import mask
-from agent.wire.turn import NewId, Out
-from agent.wire.turn_reader import Decoder, TurnReader
+from agent.wire.turn import NewId
+from agent.wire.turn_reader import TurnReader
 
-__all__ = [
-    "Codec",
-    "Endpoint",
-    "HttpProvider",
-    "Timeouts",
-    "close_shared_clients",
-    "make_client",
-    "shared_client",
-]
+__all__ = ["HttpProvider", "close_shared_clients", "make_client", "new_call_id", "shared_client"]
 
 MAX_ERROR_BODY = 64 * 1024
 MAX_MODELS_BODY = 10 * 1024 * 1024
@@ -70,73 +61,6 @@ AFTER_REASON = 5.0
 
 
 OnSent = Callable[[Sent], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is served. The key is never shown."""
-
-    name: str
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-    reach: Reach = Reach.ANYWHERE
-    """How far its name may lead: less where somebody else than the operator wrote it."""
-
-    def __post_init__(self) -> None:
-        key = (self.api_key or "").strip()
-        if not (key.isascii() and key.isprintable()):
-            raise InvalidRequest(f"The API key of {self.name} holds characters that no key has.")
-        object.__setattr__(self, "api_key", key or None)
-        if not _is_address(self.base_url):
-            raise InvalidRequest(
-                f"The address of {self.name} is not valid: it is https://host/path, without user or query."
-            )
-
-    def url(self, path: str) -> str:
-        base = self.base_url.rstrip("/")
-        # Some people write the version into the address, some do not; both work where the path has it too.
-        if base.endswith("/v1") and path.startswith("/v1/"):
-            base = base.removesuffix("/v1")
-        return base + path
-
-
-def _is_address(text: str) -> bool:
-    """An HTTP address. A user or a query in it would be a secret in places where nobody expects one."""
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL:
-        return False
-    plain = not (url.userinfo or url.query or url.fragment) and not any(sign.isspace() for sign in text)
-    has_port = url.port is None or 0 < url.port < 65536
-    return plain and has_port and url.scheme in ("http", "https") and bool(url.host)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds: to connect, from the request to the first byte of the body, between two reads."""
-
-    connect: float = 10
-    first_byte: float = 120
-    idle: float = 60
-
-
-class Codec(Protocol):
-    """One wire protocol, as `wire/openai_chat` and `wire/anthropic` are."""
-
-    @property
-    def PATH(self) -> str: ...
-    @property
-    def MODELS_PATH(self) -> str: ...
-
-    def headers(self, api_key: str | None) -> dict[str, str]: ...
-    def encode_request(self, request: TurnRequest, *, stream: bool = True) -> dict[str, Any]: ...
-    def amend_request(self, body: dict[str, Any], error: ProviderError) -> dict[str, Any] | None: ...
-    def StreamDecoder(self, message_id: str, new_id: NewId) -> Decoder: ...
-    def decode_response(self, body: dict[str, Any], message_id: str, new_id: NewId) -> Out: ...
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, secrets: Iterable[str] = ()
-    ) -> ProviderError: ...
-    def decode_models(self, body: Any) -> list[str]: ...
 
 
 def new_call_id() -> str:

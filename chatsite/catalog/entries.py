@@ -57,7 +57,7 @@ class EndpointEntry:
         return Reach.NEAR if getattr(settings, "PRIVATE_ENDPOINTS", False) else Reach.PUBLIC
 
     def timeouts(self, default: Any) -> Any:
-        """`default` is an `agent.providers.http.Timeouts`."""
+        """`default` is an `agent.providers.endpoint.Timeouts`."""
         return type(default)(
             connect=self.connect or default.connect,
             first_byte=self.first_byte or default.first_byte,

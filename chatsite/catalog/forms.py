@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agent.errors import InvalidRequest
-from agent.providers.http import Endpoint as Address
+from agent.providers.endpoint import Endpoint as Address
 from chatsite.catalog import sealing
 from chatsite.catalog.headers import check_names, check_value, is_secret
 from chatsite.catalog.models import Endpoint

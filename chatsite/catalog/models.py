@@ -17,7 +17,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from agent.errors import InvalidRequest
-from agent.providers.http import Endpoint as Address
+from agent.providers.endpoint import Endpoint as Address
 from chatsite.catalog.headers import check_plain
 
 A_NAME = RegexValidator(

@@ -14,7 +14,8 @@ from agent.errors import AgentError
 from agent.events import TextMessageContent
 from agent.messages import Message, TextPart, Transcript
 from agent.providers.base import TurnRequest
-from agent.providers.http import Endpoint, HttpProvider, Timeouts, close_shared_clients
+from agent.providers.endpoint import Endpoint, Timeouts
+from agent.providers.http import HttpProvider, close_shared_clients
 from agent.wire import anthropic, openai_chat
 from chatsite.catalog.entries import EndpointEntry
 

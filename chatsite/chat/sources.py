@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from agent import Provider
-from agent.providers.http import Endpoint, HttpProvider, Timeouts
+from agent.providers.endpoint import Endpoint, Timeouts
+from agent.providers.http import HttpProvider
 from agent.providers.listing import ModelList
 from agent.providers.routed import Routed
 from agent.wire import anthropic, openai_chat

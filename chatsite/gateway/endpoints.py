@@ -29,8 +29,9 @@ from yarl import URL
 from agent.errors import InvalidRequest
 from agent.providers.addresses import Reach
 from agent.providers.base import Provider
-from agent.providers.http import Endpoint as Address
-from agent.providers.http import HttpProvider, Timeouts
+from agent.providers.endpoint import Endpoint as Address
+from agent.providers.endpoint import Timeouts
+from agent.providers.http import HttpProvider
 from chatsite.catalog.entries import NONE, Entries
 from chatsite.catalog.headers import is_framing, is_name, is_value
 from chatsite.gateway.bodies import MAX_NAME, is_model_name

@@ -21,7 +21,8 @@ from yarl import URL
 
 from agent.errors import BadStream, ProviderError, ProviderTimeout, ProviderUnreachable
 from agent.providers.addresses import Reach, was_refused
-from agent.providers.http import AWAY, Timeouts
+from agent.providers.endpoint import Timeouts
+from agent.providers.http import AWAY
 from agent.providers.transport import shared_session
 
 LARGE = 512 * 1024

@@ -8,7 +8,8 @@ import pytest
 
 from agent.errors import ProviderUnreachable
 from agent.providers.addresses import Kind, Reach, kind_of
-from agent.providers.http import Endpoint, HttpProvider, close_shared_clients
+from agent.providers.endpoint import Endpoint
+from agent.providers.http import HttpProvider, close_shared_clients
 from agent.wire import openai_chat
 from tests.standin import StandIn
 

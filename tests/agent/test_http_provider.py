@@ -41,14 +41,8 @@ from agent.events import (
     TurnEnd,
 )
 from agent.messages import TextPart, ThinkingPart, ToolCallPart, Transcript, Usage, user_message
-from agent.providers.http import (
-    Codec,
-    Endpoint,
-    HttpProvider,
-    Timeouts,
-    close_shared_clients,
-    shared_client,
-)
+from agent.providers.endpoint import Codec, Endpoint, Timeouts
+from agent.providers.http import HttpProvider, close_shared_clients, shared_client
 from agent.providers.transport import checked_against
 from agent.reducer import apply_all
 from agent.wire import anthropic, openai_chat

@@ -10,7 +10,8 @@ import pytest
 from agent import ToolRegistry, tool
 from agent.events import RunFinished
 from agent.messages import open_calls
-from agent.providers.http import Endpoint, HttpProvider
+from agent.providers.endpoint import Endpoint
+from agent.providers.http import HttpProvider
 from agent.providers.scripted import Turn
 from agent.wire import anthropic, openai_chat
 from chatsite.chat import commands, db, eventlog, following, kept_log, runner

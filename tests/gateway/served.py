@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agent.providers.http import Timeouts
+from agent.providers.endpoint import Timeouts
 from chatsite.gateway.endpoints import Config, Endpoint, Target, make_endpoint
 from chatsite.gateway.routes import Routes, use_routes
 from tests.standin import StandIn

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from agent.errors import ProviderUnreachable, RateLimited
-from agent.providers.http import Timeouts
+from agent.providers.endpoint import Timeouts
 from agent.providers.listing import ModelList
 from chatsite.gateway import cooling, rounds
 from chatsite.gateway.cooling import Cooling

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from agent.providers.http import Timeouts
+from agent.providers.endpoint import Timeouts
 from chatsite.gateway import hooked
 from chatsite.gateway.hooks.loading import as_hook
 from tests.gateway.litellm_hooks import TOOL, Declared

@@ -9,7 +9,8 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from agent.providers.http import Endpoint, HttpProvider, Timeouts, close_shared_clients
+from agent.providers.endpoint import Endpoint, Timeouts
+from agent.providers.http import HttpProvider, close_shared_clients
 from agent.wire import anthropic, openai_chat
 from chatsite.accounts import keys
 from chatsite.asgi import application
