@@ -41,6 +41,7 @@ MODEL_FACTS = env.facts("MODEL_FACTS")
 PRIVATE_ENDPOINTS = env.boolean("PRIVATE_ENDPOINTS", False)
 EVENTS_KEEP_DAYS = env.amount("EVENTS_KEEP_DAYS", 30)
 KEEP_REQUESTS = env.boolean("KEEP_REQUESTS", True)
+KEEP_RESPONSES = env.boolean("KEEP_RESPONSES", True)
 THREADS_KEEP_DAYS = env.amount("THREADS_KEEP_DAYS")
 
 # The gateway (read by chatsite.gateway)

@@ -44,7 +44,7 @@ class TurnRequest:
 
     `message_id` is the id under which the turn speaks. `parameters` are the sampling and limit fields in
     OpenAI's names (temperature, top_p, max_tokens, stop, seed, ...); a codec maps or drops them. `on_sent` is told of
-    the request each time it goes out over a wire.
+    the request each time it goes out over a wire, `on_received` of each piece of an answer, with its status.
     """
 
     model: str
@@ -55,6 +55,7 @@ class TurnRequest:
     system: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     on_sent: Callable[[Sent], None] | None = field(default=None, compare=False, repr=False)
+    on_received: Callable[[int, bytes], None] | None = field(default=None, compare=False, repr=False)
 
 
 class Provider(Protocol):

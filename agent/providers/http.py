@@ -60,9 +60,6 @@ AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
 
 
-OnSent = Callable[[Sent], None]
-
-
 def new_call_id() -> str:
     return f"call_{uuid.uuid4().hex}"
 
@@ -105,7 +102,8 @@ class HttpProvider:
         return f"HttpProvider({self._endpoint!r})"
 
     async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
-        answer = await self._ask(self._codec.encode_request(request), request.on_sent)
+        answer = await self._ask(self._codec.encode_request(request), request)
+        status, on_received = answer.status, request.on_received
         reader = TurnReader(
             self._codec.StreamDecoder(request.message_id, self._new_id),
             lambda body: self._codec.decode_response(body, request.message_id, self._new_id),
@@ -113,6 +111,8 @@ class HttpProvider:
         try:
             chunk = answer.first
             while chunk and not reader.over:
+                if on_received is not None:
+                    on_received(status, chunk)
                 for event in reader.feed(chunk):
                     yield event
                 if not reader.over:
@@ -148,31 +148,32 @@ class HttpProvider:
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, body: dict[str, Any], on_sent: OnSent | None = None) -> Answer:
+    async def _ask(self, body: dict[str, Any], asked: TurnRequest) -> Answer:
         """The answer to this body, which is put in the form that the endpoint takes if it says which."""
         for refusal in self._refusals:
             body = self._codec.amend_request(body, refusal) or body
         for _ in range(2):
             try:
-                return await self._open("POST", self._codec.PATH, body, on_sent)
+                return await self._open("POST", self._codec.PATH, body, asked)
             except RequestRejected as exc:
                 amended = self._codec.amend_request(body, exc)
                 if amended is None:
                     raise
                 body = amended
                 self._refusals = [*self._refusals, exc][-4:]
-        return await self._open("POST", self._codec.PATH, body, on_sent)
+        return await self._open("POST", self._codec.PATH, body, asked)
 
     async def _open(
-        self, method: str, path: str, body: dict[str, Any] | None, on_sent: OnSent | None = None
+        self, method: str, path: str, body: dict[str, Any] | None, asked: TurnRequest | None = None
     ) -> Answer:
+        on_sent = asked.on_sent if asked else None
         content = None if body is None else dump(body).encode()
         attempt = 0
         while True:
             if on_sent is not None and body is not None and content is not None:
                 on_sent(Sent(self._endpoint.url(path), path, body, content))
             try:
-                return await self._try(method, path, content)
+                return await self._try(method, path, content, asked)
             except ProviderError as exc:
                 wait = self._wait(exc, attempt)
                 if wait is None:
@@ -190,14 +191,16 @@ class HttpProvider:
             return wait
         return None if asked > LONGEST_WAIT else asked + random.uniform(0, 0.25) * min(asked, 1)
 
-    async def _try(self, method: str, path: str, content: bytes | None) -> Answer:
+    async def _try(
+        self, method: str, path: str, content: bytes | None, asked: TurnRequest | None = None
+    ) -> Answer:
         answer: Answer | None = None
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
                 answer = Answer(await self._send(method, self._endpoint.url(path), content))
                 await answer.begin()
             if not answer.ok:
-                await self._raise_refusal(answer)
+                await self._raise_refusal(answer, asked)
             if not answer.first:
                 raise BadStream("The model's endpoint sent an empty answer.", status=answer.status)
         except BaseException as exc:
@@ -222,11 +225,13 @@ class HttpProvider:
         )
         return await shared_transport(self._endpoint.reach).handle_async_request(request)
 
-    async def _raise_refusal(self, answer: Answer) -> None:
+    async def _raise_refusal(self, answer: Answer, asked: TurnRequest | None) -> None:
         try:
             body = await answer.read_all(MAX_ERROR_BODY, min(self._timeouts.idle, 5))
         except ProviderError:
             body = answer.first  # the status says enough
+        if asked is not None and asked.on_received is not None:
+            asked.on_received(answer.status, body)
         raise self._codec.decode_error(answer.status, answer.headers, body, secrets=self._secrets)
 
     def _headers(self, content: bytes | None) -> dict[str, str]:

@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "CHAT_MESSAGE_MAX_CHARS": 100_000,
     "EVENTS_KEEP_DAYS": 30,
     "KEEP_REQUESTS": True,
+    "KEEP_RESPONSES": True,
     "THREADS_KEEP_DAYS": None,
     "ATTACHMENTS_DIR": None,
     "ATTACHMENT_MAX_MB": 20,

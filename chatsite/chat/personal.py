@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
+from agent.wire.jsontext import dump
 from chatsite.care.exporting import PIECE, Part, as_json
 from chatsite.care.lines import Named, Rows
 from chatsite.chat import (
     attachment_files,
     attachment_upkeep,
     requests,
+    responses,
     store,
     transfer,
     transfer_files,
@@ -83,6 +86,22 @@ def threads_of(user: Any) -> Iterator[Part]:
             file = transfer_files.with_bytes(transfer.file_of(thread), thread)
             yield f"{place}.json", [file.as_json().encode()]
             yield f"{place}.md", [transfer_markdown.markdown_of(store.load_state(thread)).encode()]
+            received = Turn.objects.filter(run__thread=thread).exclude(response=None)
+            if received.exists():
+                yield f"{place}-responses.jsonl", _responses(received)
+
+
+def _responses(turns: QuerySet[Turn]) -> Iterator[bytes]:
+    """What endpoints answered, as it came, a line a turn."""
+    for turn in turns.select_related("run").order_by("run", "number").iterator(chunk_size=20):
+        assert turn.response is not None
+        said = {
+            "run": turn.run.public_id,
+            "turn": turn.number,
+            "status": turn.status,
+            "cut": turn.response_cut,
+        }
+        yield dump({**said, "received": responses.unpacked(turn.response)}).encode() + b"\n"
 
 
 def files_of(user: Any) -> Iterator[Part]:

@@ -6,6 +6,7 @@ Rule 2: messages that the thread's branch holds are named and not copied: so man
 middleware put in their place, or a last instruction, stands there itself. A turn costs the same in a long thread.
 Rule 3: all else of a body (tools, system prompt, parameters) is one row for all requests that have it the same.
 Rule 4: no key and no header is kept. A digest of the body as it went out says later whether what was rebuilt is that.
+Rule 5: what came back stands in the same row; `responses` says what of it.
 
 `KEEP_REQUESTS` switches it off. `admin.requests` puts them together again.
 """
@@ -28,8 +29,10 @@ from agent.messages import Message, Transcript
 from agent.providers.base import Sent, TurnRequest, is_native
 from agent.wire import jsontext
 from agent.wire.parts import dump_parts
-from chatsite.chat import statements
+from chatsite.chat import responses, statements
+from chatsite.chat.conf import setting
 from chatsite.chat.models import RequestConfig, Turn
+from chatsite.chat.responses import NONE, Received
 
 TOUCHED_EVERY = 3600.0
 """Seconds in which a process takes a configuration for kept that it has seen kept."""
@@ -55,6 +58,8 @@ class Note:
     size: int = 0
     body: dict[str, Any] = field(default_factory=dict)
     config: str = ""
+    keys: tuple[str, ...] = ()
+    received: Received | None = None
 
     def hear(self, sent: Sent) -> None:
         self.sent += 1
@@ -62,6 +67,13 @@ class Note:
         self.size = len(sent.content)
         self.url, self.path = sent.url, sent.path
         self.body = {name: None if name == "messages" else value for name, value in sent.body.items()}
+        self.received = None
+
+    def take(self, status: int, piece: bytes) -> None:
+        """Of the last answer, as it comes."""
+        if self.received is None:
+            self.received = Received(status)
+        self.received.add(piece)
 
 
 class Noting:
@@ -86,7 +98,10 @@ class Noting:
     def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
         note = Note(self._number(), request, self._branch(), timezone.now())
         self._note(note)
-        return self._provider.stream(replace(request, on_sent=note.hear))
+        if not setting("KEEP_RESPONSES"):
+            return self._provider.stream(replace(request, on_sent=note.hear))
+        note.keys = responses.known_keys()
+        return self._provider.stream(replace(request, on_sent=note.hear, on_received=note.take))
 
 
 def digest_of(content: bytes) -> str:
@@ -103,6 +118,7 @@ def keep(run_pk: int, note: Note) -> None:
         row = {"digest": digest, "data": data, "touched_at": note.began_at}
         statements.upsert(RequestConfig, [row], unique=("digest",), update=("touched_at",))
     head, pieces = pieces_of(note.asked.transcript, note.base)
+    received = note.received or NONE
     statements.add(
         Turn,
         {
@@ -118,6 +134,10 @@ def keep(run_pk: int, note: Note) -> None:
             "size": note.size,
             "sent": note.sent,
             "began_at": note.began_at,
+            "status": received.status,
+            "received": received.size,
+            "response": received.packed(note.keys),
+            "response_cut": received.is_cut,
         },
     )
     note.config = digest

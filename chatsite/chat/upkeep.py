@@ -2,7 +2,8 @@
 
     whole     as the token path kept it: a row for each batch of a text
     folded    an unbroken line of deltas of one entity is one row, whichever batches it came in, and one text in it
-    pruned    `EVENTS_KEEP_DAYS` after the end: its terminal event alone, which stands for all of it
+    pruned    `EVENTS_KEEP_DAYS` after the end: its terminal event alone, which stands for all of it; without what its
+              turns received (`responses`)
 
 Rule 1: event numbers keep their meaning, so a cursor into any of the three is good. A folded line knows the size of
 each delta; of a pruned log a reader gets RUN_STARTED, the messages up to the run's last one as MESSAGES_SNAPSHOT,
@@ -190,5 +191,6 @@ def _prune(run: Run) -> None:
         RunEvent.objects.filter(run=run, number__lt=end.number).delete()
         end.first = 1
         end.save(update_fields=["first"])
+    run.turn_rows.exclude(response=None).update(response=None)
     run.log = Run.Log.PRUNED
     run.save(update_fields=["log"])

@@ -23,17 +23,15 @@ from agent.wire import anthropic, openai_chat
 from agent.wire.jsontext import dump
 from agent.wire.parts import load_parts
 from chatsite.adminkit.masking import HIDDEN, masked_json
-from chatsite.catalog import entries
 from chatsite.chat import attachments, branches, row_values
 from chatsite.chat.attaching import with_files
-from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import IMAGES
 from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import RequestConfig, Run, Thread, Turn
 from chatsite.chat.requests import as_json, digest_of
+from chatsite.chat.responses import known_keys
 
 CODECS: dict[str, ModuleType] = {codec.PATH: codec for codec in (openai_chat, anthropic)}
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,11 @@ class Requests:
 
     def before(self, turn: Turn) -> Turn | None:
         """The request before this one: of its run, else the last of an older run of the thread."""
-        older = Turn.objects.filter(run=turn.run, number__lt=turn.number).order_by("-number").first()
+        turns = Turn.objects.defer("response")
+        older = turns.filter(run=turn.run, number__lt=turn.number).order_by("-number").first()
         if older is not None:
             return older
-        runs = Turn.objects.filter(run__thread=self._thread, run__lt=turn.run_id)
+        runs = turns.filter(run__thread=self._thread, run__lt=turn.run_id)
         return runs.order_by("-run", "-number").first()
 
     def answer(self, turn: Turn) -> MessageRow | None:
@@ -149,7 +148,7 @@ def difference(old: Rebuilt | None, new: Rebuilt) -> Difference:
 
 
 def turns_of(run: Run) -> Sequence[Turn]:
-    return list(run.turn_rows.order_by("number"))
+    return list(run.turn_rows.order_by("number").defer("response"))
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -168,8 +167,7 @@ def _pretty(text: str) -> str:
 
 def without_secrets(body: dict[str, Any]) -> dict[str, Any]:
     """The same without what looks like a secret, and without the keys of the endpoints."""
-    keys = [*(key for key in map(setting, KEYS) if len(key) >= 4), *entries.current().secrets]
-    hidden: dict[str, Any] = masked_json(body, keys)
+    hidden: dict[str, Any] = masked_json(body, known_keys())
     return hidden
 
 

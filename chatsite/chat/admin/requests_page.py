@@ -10,10 +10,12 @@ from django.http import Http404
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from chatsite.adminkit.base import NOTHING, as_json, pretty_json
+from chatsite.adminkit.base import NOTHING, as_json, as_text, pretty_json
+from chatsite.adminkit.masking import masked
 from chatsite.chat.admin.requests import Difference, Rebuilt, Requests, difference, turns_of, without_secrets
 from chatsite.chat.models import Message, Run, Turn
 from chatsite.chat.render import words
+from chatsite.chat.responses import known_keys, unpacked
 
 TURNS_ON_A_PAGE = 10
 
@@ -27,6 +29,8 @@ class TurnView:
     difference: Difference
     headers: tuple[tuple[str, str], ...]
     body: SafeString | str
+    response: SafeString | str
+    about_response: str
     answer: SafeString | str
 
 
@@ -50,10 +54,19 @@ def text_of(run: Run, number: int) -> str:
     return pretty_json(Requests(run.thread).rebuilt(turn).body)
 
 
+def response_of(run: Run, number: int) -> str:
+    """What came back in that turn, as text."""
+    turn = run.turn_rows.filter(number=number).exclude(response=None).first()
+    if turn is None:
+        raise Http404
+    return _came_back(turn.response)
+
+
 def _views(run: Run, turns: list[Turn]) -> Iterator[TurnView]:
     requests = Requests(run.thread)
     earlier = requests.before(turns[0])
     before = requests.rebuilt(earlier) if earlier else None
+    responses = dict(Turn.objects.filter(pk__in=[turn.pk for turn in turns]).values_list("pk", "response"))
     for turn in turns:
         rebuilt = requests.rebuilt(turn)
         answer = requests.answer(turn)
@@ -66,6 +79,8 @@ def _views(run: Run, turns: list[Turn]) -> Iterator[TurnView]:
             difference=difference(before, rebuilt),
             headers=rebuilt.headers,
             body=as_json(rebuilt.body),
+            response=as_text(_came_back(responses[turn.pk])) if responses[turn.pk] else "",
+            about_response=_about_response(turn, kept=bool(responses[turn.pk])),
             answer=_answer(answer),
         )
         before = rebuilt
@@ -102,3 +117,19 @@ def _answer(row: Message | None) -> SafeString | str:
         return _("There is none: the turn failed, or its message is deleted.")
     told = {"parts": row.parts, "finishReason": row.finish_reason, "metadata": row.metadata}
     return as_json(without_secrets(told))
+
+
+def _came_back(response: bytes) -> str:
+    return masked(unpacked(response), known_keys())
+
+
+def _about_response(turn: Turn, *, kept: bool) -> str:
+    if not turn.path:
+        return _("The model was asked in this process: nothing came over a wire.")
+    said = _("Status %(status)s, %(n)s bytes.") % {"status": turn.status, "n": f"{turn.received:,}"}
+    if not kept and not turn.received:
+        return _("Nothing of it was kept: nothing came back, or KEEP_RESPONSES was off.")
+    if not kept:
+        return f"{said} " + _("It went with the log of the run (EVENTS_KEEP_DAYS).")
+    cut = _("It was too long to be kept whole: here is how it began.") if turn.response_cut else ""
+    return f"{said} {cut}".strip()

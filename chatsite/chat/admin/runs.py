@@ -158,14 +158,15 @@ class RunAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/chat/replay.html", context)
 
     def requests_view(self, request: HttpRequest, pk: int, number: int | None = None) -> HttpResponse:
-        """What the model was sent in each turn; with a number, that request as plain text."""
+        """What the model was sent in each turn; with a number, that request or what came back, as plain text."""
         self.require_view(request)
         run = get_object_or_404(Run.objects.select_related("thread"), pk=pk)
         asked = reading.opening(request, subject_of(run.thread), "requests", further=number is not None)
         if asked is not None:
             return asked
         if number is not None:
-            text = requests_page.text_of(run, number)
+            part = requests_page.response_of if "response" in request.GET else requests_page.text_of
+            text = part(run, number)
             return HttpResponse(text, content_type="text/plain; charset=utf-8")
         context = {
             **self.admin_site.each_context(request),

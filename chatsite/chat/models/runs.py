@@ -155,7 +155,7 @@ class Turn(models.Model):
 
     `pieces` is JSON text: messages of the branch that ends with `head`, by name, and those that stand nowhere else.
     `path` is the protocol's, "" where there was no wire; `digest` and `size` are the body's as it last went out, and
-    `sent` how often it did.
+    `sent` how often it did. `status`, `received` (bytes) and `response` are of what came back (`responses`).
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="turn_rows", db_index=False)
@@ -170,6 +170,10 @@ class Turn(models.Model):
     size = models.PositiveIntegerField(default=0)
     sent = models.PositiveIntegerField(default=0)
     began_at = models.DateTimeField(default=timezone.now)
+    status = models.PositiveSmallIntegerField(default=0)
+    received = models.PositiveBigIntegerField(default=0)
+    response_cut = models.BooleanField(default=False)
+    response = models.BinaryField(null=True, help_text="As it came, packed; none once the log is pruned.")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "number"], name="chat_turn_number_in_run"),)
