@@ -1,86 +1,82 @@
 // What is sent while an answer is written waits here, in this browser, and goes out when the answer is there. An entry
 // keeps the id that its message will have, so that two tabs that send it make one message.
-"use strict";
-(() => {
-  const form = document.getElementById("composer");
-  const list = document.getElementById("queue");
-  if (!list) return;
-  const text = document.getElementById("text");
-  const row = document.getElementById("queued").content;
-  const key = `loom:queue:${form.dataset.draft}`;
-  const busy = () => document.getElementById("live").classList.contains("on");
-  // An answer that failed, was stopped or asks something is looked at first.
-  const clean = () => !document.querySelector("#log .ask, #log > .run:last-child > .end > .said");
-  let [sending, held] = [false, false];
+const form = document.getElementById("composer");
+const list = document.getElementById("queue");
+const text = document.getElementById("text");
+const row = document.getElementById("queued").content;
+const key = `loom:queue:${form.dataset.draft}`;
+const busy = () => document.getElementById("live").classList.contains("on");
+// An answer that failed, was stopped or asks something is looked at first.
+const clean = () => !document.querySelector("#log .ask, #log > .run:last-child > .end > .said");
+let [sending, held] = [false, false];
 
-  const read = () => {
-    try { return JSON.parse(localStorage.getItem(key)) || []; } catch { return []; }
-  };
-  const write = (entries) => {
-    localStorage.setItem(key, JSON.stringify(entries));
-    draw();
-  };
-  const without = (id) => read().filter((entry) => entry.id !== id);
-  const draw = () => {
-    list.replaceChildren(...read().map(({ id, fields, files = [] }) => {
-      const item = row.cloneNode(true).firstElementChild;
-      item.dataset.id = id;
-      item.querySelector("span").textContent = [fields.find(([name]) => name === "text")[1], ...files].filter(Boolean).join(" · ");
-      return item;
-    }));
-    list.hidden = !list.children.length;
-  };
-
-  const send = async () => {
-    const [first] = read();
-    if (sending || !first || busy() || !(first.now || (clean() && !held))) return;
-    sending = true;
-    try {
-      const body = new FormData();
-      for (const [name, value] of [...first.fields, ["csrfmiddlewaretoken", form.elements.csrfmiddlewaretoken.value]]) body.append(name, value);
-      const answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } });
-      if (answer.status === 204) write(without(first.id));
-      else if (answer.status !== 409) {
-        const said = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".notice");
-        form.dispatchEvent(new CustomEvent("loom:say", { detail: ["{said}", { said: said?.textContent || answer.status }] }));
-        hold(first);
-      }
-    } catch {
-      hold(first); // the server cannot be reached: it is sent when somebody says so
-    }
-    sending = false;
-  };
-  const hold = (first) => {
-    held = true;
-    write(read().map((entry) => (entry.id === first.id ? { ...entry, now: false } : entry)));
-  };
-
-  addEventListener("submit", (event) => {
-    const files = [...document.querySelectorAll("#chips b")].map((name) => name.textContent);
-    if (event.target !== form || !busy() || !(text.value.trim() || files.length) || text.value.length > +text.dataset.max) return;
-    event.preventDefault();
-    event.stopImmediatePropagation();
-    const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
-    try {
-      write([...read(), { id: form.elements.client_id.value, fields, files }]);
-    } catch { return; } // no room: the text stays where it is
-    text.value = "";
-    text.dispatchEvent(new Event("input"));
-    form.dispatchEvent(new CustomEvent("loom:edit", { detail: { id: "" } }));
-    form.dispatchEvent(new CustomEvent("loom:queued", { bubbles: true }));
-  }, true);
-  list.addEventListener("click", ({ target }) => {
-    const { id } = target.closest("li").dataset;
-    if (target.matches(".cancel")) write(without(id));
-    if (!target.matches(".now")) return;
-    const meant = read().find((entry) => entry.id === id);
-    write(meant ? [{ ...meant, now: true }, ...without(id)] : read());
-    if (busy()) document.getElementById("stop-form").requestSubmit();
-    else send();
-  });
-  addEventListener("storage", (event) => event.key === key && draw());
-  // The mark of a run is replaced when one begins or ends; its footer comes with it.
-  new MutationObserver(() => setTimeout(send)).observe(form.parentElement, { childList: true });
+const read = () => {
+  try { return JSON.parse(localStorage.getItem(key)) || []; } catch { return []; }
+};
+const write = (entries) => {
+  localStorage.setItem(key, JSON.stringify(entries));
   draw();
-  send();
-})();
+};
+const without = (id) => read().filter((entry) => entry.id !== id);
+const draw = () => {
+  list.replaceChildren(...read().map(({ id, fields, files = [] }) => {
+    const item = row.cloneNode(true).firstElementChild;
+    item.dataset.id = id;
+    item.querySelector("span").textContent = [fields.find(([name]) => name === "text")[1], ...files].filter(Boolean).join(" · ");
+    return item;
+  }));
+  list.hidden = !list.children.length;
+};
+
+const send = async () => {
+  const [first] = read();
+  if (sending || !first || busy() || !(first.now || (clean() && !held))) return;
+  sending = true;
+  try {
+    const body = new FormData();
+    for (const [name, value] of [...first.fields, ["csrfmiddlewaretoken", form.elements.csrfmiddlewaretoken.value]]) body.append(name, value);
+    const answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } });
+    if (answer.status === 204) write(without(first.id));
+    else if (answer.status !== 409) {
+      const said = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".notice");
+      form.dispatchEvent(new CustomEvent("loom:say", { detail: ["{said}", { said: said?.textContent || answer.status }] }));
+      hold(first);
+    }
+  } catch {
+    hold(first); // the server cannot be reached: it is sent when somebody says so
+  }
+  sending = false;
+};
+const hold = (first) => {
+  held = true;
+  write(read().map((entry) => (entry.id === first.id ? { ...entry, now: false } : entry)));
+};
+
+addEventListener("submit", (event) => {
+  const files = [...document.querySelectorAll("#chips b")].map((name) => name.textContent);
+  if (event.target !== form || !busy() || !(text.value.trim() || files.length) || text.value.length > +text.dataset.max) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
+  try {
+    write([...read(), { id: form.elements.client_id.value, fields, files }]);
+  } catch { return; } // no room: the text stays where it is
+  text.value = "";
+  text.dispatchEvent(new Event("input"));
+  form.dispatchEvent(new CustomEvent("loom:edit", { detail: { id: "" } }));
+  form.dispatchEvent(new CustomEvent("loom:queued", { bubbles: true }));
+}, true);
+list.addEventListener("click", ({ target }) => {
+  const { id } = target.closest("li").dataset;
+  if (target.matches(".cancel")) write(without(id));
+  if (!target.matches(".now")) return;
+  const meant = read().find((entry) => entry.id === id);
+  write(meant ? [{ ...meant, now: true }, ...without(id)] : read());
+  if (busy()) document.getElementById("stop-form").requestSubmit();
+  else send();
+});
+addEventListener("storage", (event) => event.key === key && draw());
+// The mark of a run is replaced when one begins or ends; its footer comes with it.
+new MutationObserver(() => setTimeout(send)).observe(form.parentElement, { childList: true });
+draw();
+send();
