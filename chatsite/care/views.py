@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,8 +19,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 MOST_AT_ONCE = 4
-_at_work: set[Any] = set()
-"""Who takes their data out just now, of this process."""
+A_BEGINNING = 60.0
+"""Seconds after which a download that never began holds nobody up: its browser was gone before the answer was."""
+
+_at_work: dict[Any, float] = {}
+"""Who takes their data out just now, of this process, and when that ends if nothing is read."""
+_claiming = threading.Lock()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -27,7 +33,7 @@ _at_work: set[Any] = set()
 def my_data(request: HttpRequest) -> HttpResponseBase:
     if request.method != "POST":
         return render(request, "care/my_data.html")
-    if request.user.pk in _at_work or len(_at_work) >= MOST_AT_ONCE:
+    if not _claim(request.user.pk):
         notice = _("An archive is being made already. Try again when it is done.")
         answer = render(request, "care/my_data.html", {"notice": notice}, status=429)
         answer["Retry-After"] = "60"
@@ -36,6 +42,18 @@ def my_data(request: HttpRequest) -> HttpResponseBase:
     from chatsite.care.exporting import export
 
     return archive(export(request.user, actor=request.user, door="page"), request.user.pk)
+
+
+def _claim(who: Any) -> bool:
+    """Before there is an answer, so that two clicks make one archive. False: theirs is under way, or too many are."""
+    now = time.monotonic()
+    with _claiming:
+        for each in [each for each, until in _at_work.items() if until < now]:
+            del _at_work[each]
+        if who in _at_work or len(_at_work) >= MOST_AT_ONCE:
+            return False
+        _at_work[who] = now + A_BEGINNING
+    return True
 
 
 def archive(pieces: Iterator[bytes], who: Any) -> StreamingHttpResponse:
@@ -50,12 +68,12 @@ async def _told(pieces: Iterator[bytes], who: Any) -> AsyncIterator[bytes]:
     """In a thread of its own, with a connection of its own: nobody waits for it but who asked."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="export")
     loop = asyncio.get_running_loop()
-    _at_work.add(who)
+    _at_work[who] = float("inf")
     try:
         while (piece := await loop.run_in_executor(worker, next, pieces, None)) is not None:
             yield piece
     finally:
-        _at_work.discard(who)
+        _at_work.pop(who, None)
         worker.submit(_end, pieces)
         worker.shutdown(wait=False)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
+import time
 import tracemalloc
 import zipfile
 
@@ -159,13 +161,31 @@ def test_who_is_not_signed_in_is_sent_to_do_so(db):
 def test_one_archive_at_a_time(ada, monkeypatch):
     client = Client()
     client.force_login(ada)
-    monkeypatch.setattr(views, "_at_work", {ada.pk})
+    monkeypatch.setattr(views, "_at_work", {ada.pk: math.inf})
     answer = client.post(reverse("my_data"))
     assert (answer.status_code, answer["Retry-After"]) == (429, "60")
     assert not Entry.objects.filter(action="user.exported").exists()
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(ada)
     assert strict.post(reverse("my_data")).status_code == 403
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_two_clicks_make_one_archive(rich, monkeypatch):
+    """The second comes before anything of the first was read; the first is whole, and then there may be another."""
+    monkeypatch.setattr(views, "_at_work", {})
+    client = AsyncClient()
+    await client.aforce_login(rich)
+    first, second = await client.post(reverse("my_data")), await client.post(reverse("my_data"))
+    assert (first.status_code, second.status_code) == (200, 429)
+    content = b"".join([piece async for piece in first.streaming_content])
+    assert zipfile.ZipFile(io.BytesIO(content)).testzip() is None
+    assert await Entry.objects.filter(action="user.exported").acount() == 1
+    monkeypatch.setitem(views._at_work, rich.pk, time.monotonic() - 1)  # it never began
+    third = await client.post(reverse("my_data"))
+    assert third.status_code == 200
+    assert [piece async for piece in third.streaming_content]
+    await sync_to_async(connections.close_all)()  # of the thread in which views ran
 
 
 def test_an_administrator_takes_a_persons_data_out_with_a_reason(rich, root):
