@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
@@ -14,6 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
@@ -28,11 +31,26 @@ PAGE = "account/account.html"
 MOST_KEYS = 50
 
 
+@never_cache
 def admin_login(request: HttpRequest) -> HttpResponseBase:
-    """Who is signed in and comes here may not open the admin; everybody else signs in where all do."""
-    if request.user.is_authenticated:
-        return render(request, "403.html", status=403)  # raised, it would be a trace in the log
-    return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
+    """All sign in at one page. Who is signed in goes on to the admin, or reads what may be done about it."""
+    there = _admin_page(request)
+    if not request.user.is_authenticated:
+        return redirect_to_login(there)
+    if admin.site.has_permission(request):
+        return redirect(there)
+    return render(
+        request, "account/no_admin.html", {"next": there}, status=403
+    )  # raised, it would leave a trace
+
+
+def _admin_page(request: HttpRequest) -> str:
+    """Where somebody was going; never another site, and never back here."""
+    there = request.GET.get("next", "")
+    hosts = {request.get_host()}
+    if not url_has_allowed_host_and_scheme(there, hosts, require_https=request.is_secure()):
+        return reverse("admin:index")
+    return reverse("admin:index") if urlsplit(there).path == request.path else there
 
 
 @login_required

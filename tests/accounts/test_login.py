@@ -120,7 +120,28 @@ def test_the_admin_has_no_login_page_of_its_own(client, person):
     assert client.post("/admin/login/", {"username": "ada", "password": SECRET}).status_code == 302
     assert not signed_in(client)
     sign_in(client)
-    assert client.get("/admin/", follow=True).status_code == 403
+    refused = client.get("/admin/chat/run/", follow=True)
+    assert refused.status_code == 403
+    assert "signed in as <b>ada</b>" in refused.text
+    assert 'name="next" value="/admin/chat/run/"' in refused.text  # another account comes to the same page
+
+
+@pytest.mark.parametrize(
+    ("asked", "comes_to"),
+    [
+        ("/admin/chat/run/?state=failed", "/admin/chat/run/?state=failed"),
+        ("", "/admin/"),
+        ("https://evil.example/admin/", "/admin/"),
+        ("//evil.example/", "/admin/"),
+        ("javascript:alert(1)", "/admin/"),
+        ("/admin/login/?next=/admin/login/", "/admin/"),
+    ],
+)
+def test_who_may_open_the_admin_and_is_signed_in_goes_on_to_it(client, person, asked, comes_to):
+    User.objects.update(is_staff=True)
+    sign_in(client)
+    answer = client.get("/admin/login/", {"next": asked})
+    assert (answer.status_code, answer.headers["Location"]) == (302, comes_to)
 
 
 def test_nobody_makes_an_account_unless_the_site_says_so(client, settings, db):
