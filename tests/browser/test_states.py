@@ -39,6 +39,15 @@ def test_an_error_is_a_sentence_and_retry_works(chat: Chat):
     chat.expect_settled()
 
 
+def test_another_model_answers_what_one_could_not(chat: Chat):
+    chat.ask("error").done()
+    chat.last.get_by_role("button", name="Try another model").click()
+    chat.page.locator("#models").get_by_role("button", name="stand-in").first.click()
+    expect(chat.answer).to_contain_text("You said: error")
+    expect(chat.runs).to_have_count(1)
+    chat.expect_settled()
+
+
 def test_a_cut_answer_says_so_and_can_be_continued(chat: Chat):
     chat.ask("cut").done()
     expect(chat.said).to_have_text("Cut off: the answer reached the output limit.")
@@ -100,7 +109,7 @@ def test_a_loop_is_ended_by_the_limit_and_said(chat: Chat):
     chat.ask("loop").done(40)
     expect(chat.answer.last).to_contain_text("a limit of the server stopped me")
     expect(chat.said).to_contain_text("limit for one answer")
-    expect(chat.page.get_by_role("button", name="Continue")).to_be_visible()
+    expect(chat.page.get_by_role("button", name="Continue past the limit")).to_be_visible()
     chat.expect_settled()
 
 

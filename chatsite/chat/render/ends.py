@@ -17,6 +17,7 @@ _BUTTONS: dict[str, tuple[tuple[str, Any], ...]] = {
     "": (),
     "retry": (("retry-form", lazy("Retry")),),
     "continue": (("continue-form", lazy("Continue")),),
+    "past": (("continue-form", lazy("Continue past the limit")),),
     "resume": (("resume-form", lazy("Continue")), ("retry-form", lazy("Retry"))),
 }
 """What to do next: the form of the page, and the word."""
@@ -57,9 +58,13 @@ def _pickers(segment: Segment, links: Links) -> str:
 
 
 def _acts(segment: Segment, links: Links, *, again: bool) -> str:
-    """What else can be done with an answer."""
+    """What else can be done with an answer; where there is none, another model may be asked for one."""
+    if not links.own or not segment.messages:
+        return ""
     said = [message.id for message in segment.messages if message.role == "assistant"]
-    return steering.answer_acts(said[-1], again=again) if links.own and said else ""
+    return (
+        steering.answer_acts(said[-1], again=again) if said else steering.other_model(segment.messages[-1].id)
+    )
 
 
 def _is_answered(segment: Segment) -> bool:

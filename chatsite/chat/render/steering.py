@@ -72,7 +72,7 @@ def question_acts(message_id: str, pick: Pick | None) -> str:
 def answer_acts(message_id: str, *, again: bool) -> str:
     """What can be done with an answer, for the line behind its run."""
     retry = _button("retry-form", "again", message_id, "do") if again else ""
-    return retry + _more(message_id, _other(message_id))
+    return retry + _more(message_id, other_model(message_id))
 
 
 def picker(pick: Pick | None) -> str:
@@ -98,8 +98,8 @@ def _more(message_id: str, first: str = "") -> str:
     )
 
 
-def _other(message_id: str) -> str:
-    """The menu of models is the page's; its script tells it which answer is meant."""
+def other_model(message_id: str) -> str:
+    """The menu of models is the page's; its script tells it what is to be answered anew."""
     return (
         f'<button type=button class="do other" popovertarget=models data-message="{escape(message_id)}">'
         f"{_word('other')}</button>"

@@ -30,7 +30,7 @@ from chatsite.phrases import number as number
 from chatsite.phrases import plain as plain
 from chatsite.policies.words import STOPPED
 
-Action = Literal["", "retry", "continue", "resume"]
+Action = Literal["", "retry", "continue", "past", "resume"]
 Tone = Literal["quiet", "warn", "bad"]
 
 
@@ -52,14 +52,12 @@ END_WORDS: dict[str, End] = {
     "client_tools": End(_("Waiting for the page that runs this tool.")),
     "interrupt": End(_("Waiting for your answer.")),
     "no_calls": End(_("The model said it would use a tool, but named none."), "retry", "warn"),
-    "max_iterations": End(_("Stopped after {turns} (the limit for one answer)."), "continue", "warn"),
-    "max_tool_calls": End(_("Stopped at the limit of tool calls for one answer."), "continue", "warn"),
-    "tool_call_budget": End(
-        _("Stopped: the tool calls allowed for one answer are used up."), "continue", "warn"
-    ),
-    "max_tokens": End(_("Stopped at the limit of tokens for one answer."), "continue", "warn"),
-    "max_cost": End(_("Stopped at the cost limit for one answer."), "continue", "warn"),
-    "max_seconds": End(_("Stopped at the time limit for one answer."), "continue", "warn"),
+    "max_iterations": End(_("Stopped after {turns} (the limit for one answer)."), "past", "warn"),
+    "max_tool_calls": End(_("Stopped at the limit of tool calls for one answer."), "past", "warn"),
+    "tool_call_budget": End(_("Stopped: the tool calls allowed for one answer are used up."), "past", "warn"),
+    "max_tokens": End(_("Stopped at the limit of tokens for one answer."), "past", "warn"),
+    "max_cost": End(_("Stopped at the cost limit for one answer."), "past", "warn"),
+    "max_seconds": End(_("Stopped at the time limit for one answer."), "past", "warn"),
     "no_repeated_calls": End(_("Stopped: the model kept making the same tool call."), "retry", "warn"),
     **{limit: End(words, "continue", "warn") for limit, words in STOPPED.items()},
 }
@@ -67,7 +65,7 @@ TOO_LATE = End(_("The time to answer is over. Cancel the question, or write a me
 ABORTED_BECAUSE = End(
     _("Stopped by a rule of this server: {why}. What was written so far is kept."), "retry", "warn"
 )
-OTHER_LIMIT = End(_("Stopped by the limit “{name}”."), "continue", "warn")
+OTHER_LIMIT = End(_("Stopped by the limit “{name}”."), "past", "warn")
 
 LOST = End(_("The server stopped while this was being answered. What was written is kept."), "resume", "bad")
 LOST_AND_RESUMED = End(_("The server stopped here. What was written is kept."))
