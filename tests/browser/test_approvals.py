@@ -93,6 +93,12 @@ def test_deny_with_a_reason(chat: Chat):
     expect(question.receipt).to_contain_text("Denied by person-")
     expect(question.receipt.locator("blockquote")).to_have_text("Not today")
     expect(chat.answer).to_contain_text("Not today")
+    # What is written behind an answered question looks like any answer, also while it is being written.
+    chat.page.evaluate("document.getElementById('live').classList.add('on')")
+    expect(chat.answer).to_be_visible()
+    looks = "all => all.map(one => ['fontSize', 'color'].map(name => getComputedStyle(one)[name]).join())"
+    assert len(set(chat.page.locator("#log .bot > .md").evaluate_all(looks))) == 1
+    assert chat.last.evaluate("one => getComputedStyle(one).display") == "block"
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ class Writer:
         id = section_id(segment)
         articles = self._articles(segment)
         end = self._ends[id] = end_html(id, segment, self._links)
-        look = "run" if any(message.role == "user" for message in segment.messages) else '"run more"'
+        look = "run" if any(message.role == "user" for message in segment.messages) else '"run goes-on"'
         mark = f"<p class=resumed>{words.RESUMED}</p>" if segment.run.resumes else ""
         return f"<section id={id} class={look}>{mark}<div id={id}m>{articles}</div>{end}</section>"
 
