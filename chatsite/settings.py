@@ -198,7 +198,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
             # every 1,000, they are written and synced to the disk a quarter as often.
             "init_command": (
                 "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON; "
-                "PRAGMA wal_autocheckpoint=4000;"
+                "PRAGMA wal_autocheckpoint=4000; "
+                # Ten threads have a connection each, and the system keeps the same pages once for all of them.
+                "PRAGMA cache_size=-512;"
             ),
         },
         # A file, since threads with connections of their own must see it; one for each test process.
