@@ -6,8 +6,8 @@ Rule 2: content is only held where the key says so (`keep` is full), and only `M
 
 from __future__ import annotations
 
+import secrets
 import time
-import uuid
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -38,7 +38,7 @@ class Exchange:
         self.caller = caller
         self.key = key
         self.body = body
-        self.id = uuid.uuid4().hex
+        self.id = secrets.token_hex(16)
         self.place: Place | None = None
         self.rounds: list[RoundRecord] = []
         self.quota = Quota(key, self.id, body, self.rounds)

@@ -20,6 +20,7 @@ from django.utils import timezone
 from agent.messages import Usage
 from chatsite.gateway.prices import cost_of
 
+NOTHING = Usage()
 Body = bytes | str | dict[str, Any] | list[Any] | None
 """A request or an answer: JSON as bytes, text or value; a stream as the bytes that came."""
 
@@ -40,7 +41,7 @@ class RoundRecord:
     stop_reason: str = ""
     ms: int = 0
     first_byte_ms: int | None = None
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
     cost: Decimal | None = None
     request: Body = None
     response: Body = None
@@ -63,7 +64,7 @@ class ExchangeRecord:
     started_at: datetime = field(default_factory=timezone.now)
     ms: int = 0
     first_byte_ms: int | None = None
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
     cost: Decimal | None = None
     rounds: list[RoundRecord] = field(default_factory=list)
     request: Body = None
@@ -75,11 +76,13 @@ class ExchangeRecord:
         for each in self.rounds:
             if each.cost is None:
                 each.cost = cost_of(each.usage, each.model, self.model)
-        if self.usage == Usage():
-            self.usage = sum((each.usage for each in self.rounds), Usage())
+        if self.usage == NOTHING:
+            # Nearly always there is one round, and a sum of one is it.
+            used = [each.usage for each in self.rounds]
+            self.usage = used[0] if len(used) == 1 else sum(used, NOTHING)
         if self.cost is None:
             known = [each.cost for each in self.rounds if each.cost is not None]
-            self.cost = sum(known, Decimal(0)) if known else cost_of(self.usage, self.model)
+            self.cost = sum(known[1:], known[0]) if known else cost_of(self.usage, self.model)
 
     def forget_content(self) -> None:
         self.request = self.response = None

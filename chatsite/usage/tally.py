@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from typing import NamedTuple
 
 from agent.text import storable
 
@@ -18,8 +19,7 @@ STEP = math.log(1.2)
 LONGEST_VALUE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """One run or exchange, or one call of a tool (`about` is "tool", and `value` its name)."""
 
     day: date
