@@ -24,11 +24,14 @@ from bench.common import machine, number, print_table
 GOAL_MS = 300
 LISTS = {
     "chat/thread": (
-        "", "p=2", "p={last}", "o=8", "state=failed", "state=finished", "stop_reason=length", "owner=user7", "{day}",
+        "", "p=2", "p={last}", "o=8", "o=-8", "o=-9", "o=-10", "o=-11", "o=-12", "o=-13", "o=10", "o=14",
+        "min_errors=2", "min_tokens=80000", "min_turns=10&max_turns=12&{day}",
+        "state=failed", "state=finished", "stop_reason=length", "owner=user7", "{day}",
         "q=thread-1234", "q=user7", "q=nothing",
     ),
     "chat/run": (
-        "", "p={last}", "o=-10", "o=-11", "o=-12", "o=14",
+        "", "p={last}", "o=-8", "o=8", "o=-9", "o=9", "o=-10", "o=10", "o=-11", "o=-12", "o=-13", "o=15",
+        "min_errors=1", "min_tokens=8000", "min_calls=1&min_turns=5", "max_turns=2&{day}", "min_cost=0.09&o=-13",
         "state=finished", "state=lost", "stop_reason=length", "model=model-3",
         "error_code=provider_error", "error_code=", "tool=tool_3", "owner=user7", "{day}", "state=failed&{day}",
         "q=run-777", "q=thread-1234", "q=user7", "q=nothing",

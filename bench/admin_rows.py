@@ -63,13 +63,15 @@ def _chat(cursor: Any, threads: int, runs: int, messages: int, first: int) -> No
     _fill(
         cursor, Thread, threads, id="i + 1", public_id="'thread-' || i", owner_id=f"{first} + i % {USERS}",
         title="'Weather ' || i", head_id=f"(i + 1) * {RUNS_A_THREAD * MESSAGES_A_RUN}", created_at=_at(threads),
-        updated_at=_at(threads),
+        updated_at=_at(threads), turns="10 + i % 40", calls=str(RUNS_A_THREAD), errors="i % 3", tokens="i * 37 % 90000",
+        cost="(i * 13 % 1000) / 1000.0", duration_ms="2000 + i * 7919 % 600000",
     )  # fmt: skip
     _fill(
         cursor, Run, runs, id="i + 1", public_id="'run-' || i", thread_id=f"i / {RUNS_A_THREAD} + 1", state=STATES,
         stop_reason=REASONS, error_code=ERRORS, model="'model-' || (i % 7)", turns="1 + i % 5", tokens="i * 37 % 9000",
-        cost="(i * 13 % 1000) / 10000.0", duration_ms="200 + i * 7919 % 60000", created_at=_at(runs),
-        finished_at=_at(runs), log="'pruned'", booked="1",
+        cost="(i * 13 % 1000) / 10000.0", duration_ms="200 + i * 7919 % 60000", calls="1",
+        errors="CASE WHEN i % 70 = 1 THEN 1 ELSE 0 END", created_at=_at(runs), finished_at=_at(runs), log="'pruned'",
+        booked="1",
     )  # fmt: skip
     place = f"i % {RUNS_A_THREAD * MESSAGES_A_RUN}"
     role = f"CASE i % {MESSAGES_A_RUN} WHEN 0 THEN 'user' WHEN 2 THEN 'tool' ELSE 'assistant' END"

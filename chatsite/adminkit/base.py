@@ -66,12 +66,22 @@ class Listing(ChangeList):
             # No text column holds one, and PostgreSQL refuses to be asked.
             raise IncorrectLookupParameters
         rows = super().get_queryset(request, exclude_parameters)
+        if str(next(iter(rows.query.order_by), "")).lstrip("-") in self.model_admin.counted:
+            rows = rows.filter(calls__isnull=False)
         return rows.defer(*self.model_admin.heavy).annotate(**self.model_admin.list_annotations)
 
     def get_ordering_field(self, field_name: str) -> Any:
         """None for a column that no index sorts, whatever the address asks for."""
         known = self.sortable_by is None or field_name in self.sortable_by
         return super().get_ordering_field(field_name) if known else None
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        """By a counted column alone, and rows that are alike in its direction: so its index has the whole order."""
+        ordering = list(super().get_ordering(request, queryset))
+        first = str(ordering[0]) if ordering else ""
+        if first.lstrip("-") not in self.model_admin.counted:
+            return ordering
+        return [first, "-pk" if first.startswith("-") else "pk"]
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -96,6 +106,8 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     """Lookups that a search tries in turn, each of them answered by an index; the first that finds anything counts."""
     heavy: Sequence[str] = ()
     """Columns a list does not read."""
+    counted: Sequence[str] = ()
+    """Columns of which there is an index of those rows alone that are counted: whose `calls` is not null."""
     list_annotations: dict[str, Any] = {}
     """Columns only a list reads."""
     link_lookups: frozenset[str] = frozenset()

@@ -8,7 +8,8 @@ None of them reads a whole table to say what there is to choose from:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -25,6 +26,7 @@ from chatsite.adminkit.base import USERNAME
 from chatsite.phrases import plain
 
 MOST_CHOICES = 50
+MOST_AMOUNT = 1e15
 
 Choices = list[tuple[str, str]]
 
@@ -51,6 +53,8 @@ class ValueFilter(admin.SimpleListFilter):
     """One value of a column. The one that is chosen is listed even if nothing else names it."""
 
     empty: Any = _("(none)")
+    names: Mapping[str, Any] = {}
+    """What values are called; one that is not here is called by itself."""
 
     def values(self) -> list[str]:
         raise NotImplementedError
@@ -60,7 +64,7 @@ class ValueFilter(admin.SimpleListFilter):
         chosen = self.value()
         if chosen is not None and chosen not in values:
             values.append(chosen)
-        return [(value, plain(value) or self.empty) for value in values]
+        return [(value, self.names.get(value) or plain(value) or self.empty) for value in values]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         value = self.value()
@@ -143,6 +147,59 @@ class DayFilter(FormFilter):
         if until:
             queryset = queryset.filter(**{f"{self.column}__lt": _midnight(until + timedelta(days=1))})
         return queryset
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A column of numbers. People write it in units of `times` of the column's."""
+
+    column: str
+    label: Any
+    step: str = "1"
+    times: int = 1
+
+
+class AmountsFilter(FormFilter):
+    """Rows that are counted (`ReadOnlyAdmin.counted`) and whose numbers are at least, and at most, so much. What is no
+    number asks for nothing."""
+
+    template = "admin/amounts_filter.html"
+    amounts: tuple[Amount, ...] = ()
+    help_text: Any = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.inputs = {
+            f"{bound}_{each.column}": {"type": "number", "step": each.step, "min": "0"}
+            for each in cls.amounts
+            for bound in ("min", "max")
+        }
+
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
+        (choice,) = super().choices(changelist)
+        inputs = iter(choice.pop("inputs"))
+        yield choice | {
+            "help_text": self.help_text,
+            "rows": [(each.label, next(inputs), next(inputs)) for each in self.amounts],
+        }
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        for each in self.amounts:
+            for bound, lookup in (("min", "gte"), ("max", "lte")):
+                number = _number(self.used_parameters.get(f"{bound}_{each.column}", ""))
+                if number is not None:
+                    queryset = queryset.filter(calls__isnull=False)
+                    queryset = queryset.filter(**{f"{each.column}__{lookup}": number * each.times})
+        return queryset
+
+
+def _number(text: str) -> float | None:
+    """None for what is no number, or one that no column holds."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < MOST_AMOUNT else None
 
 
 def _day(text: str) -> date | None:

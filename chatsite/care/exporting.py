@@ -39,14 +39,15 @@ manifest.json         size and SHA-256 of each of these
 def export(user: Any, *, actor: Any = None, reason: str = "", door: str = "") -> Iterator[bytes]:
     """The archive, piece by piece. That it was made is in the audit log before the first one."""
     log.record("user.exported", actor=actor, subject=f"user {user}", reason=reason, door=door)
-    return _archive(user)
+    return zipped(_parts(user, f"{timezone.now():%Y-%m-%d %H:%M}"))
 
 
-def _archive(user: Any) -> Iterator[bytes]:
+def zipped(parts: Iterable[Part]) -> Iterator[bytes]:
+    """An archive of these and their manifest, piece by piece."""
     out, manifest = _Out(), []
     now = timezone.now()
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:  # type: ignore[arg-type]  # it only writes, and never seeks
-        for name, pieces in _parts(user, f"{now:%Y-%m-%d %H:%M}"):
+        for name, pieces in parts:
             digest, size = hashlib.sha256(), 0
             with archive.open(_info(name, now), "w", force_zip64=True) as file:
                 for piece in pieces:

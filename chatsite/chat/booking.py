@@ -1,7 +1,8 @@
 """Runs that have ended, and calls that are settled, into the figures of their day (`chatsite.usage`). Each once.
 
 Nobody waits for it: it is a step of the upkeep, and its mark (`booked`) is set in the transaction that adds to the
-sums. So it can stop anywhere, and rows from before there were figures are counted like new ones.
+sums. So it can stop anywhere, and rows from before there were figures are counted like new ones. With it the rows of
+runs and threads get the figures that lists are sorted by (`figures`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from django.db import connection, transaction
 
+from chatsite.chat import figures
 from chatsite.chat.models import Run, ToolCall
 from chatsite.usage.booking import book
 from chatsite.usage.models import Day
@@ -17,8 +19,6 @@ from chatsite.usage.tally import Tally, Use
 
 AT_ONCE = 200
 OPEN = (ToolCall.State.PROPOSED, ToolCall.State.WAITING, ToolCall.State.CLAIMED)
-BAD_ENDS = (Run.State.FAILED, Run.State.LOST)
-BAD_CALLS = (ToolCall.State.FAILED, ToolCall.State.UNKNOWN)
 
 
 def step() -> bool:
@@ -33,9 +33,11 @@ def step() -> bool:
         # Also calls that an earlier run left open: the run that settled them is here now.
         threads = {run.thread_id for run in runs}
         calls = ToolCall.objects.filter(run__thread__in=threads, booked=False).exclude(state__in=OPEN)
-        settled = list(calls.only("name", "state", "finished_at", "created_at", "duration_ms"))
+        settled = list(calls.only("run", "name", "state", "finished_at", "created_at", "duration_ms"))
         Run.objects.filter(pk__in=[run.pk for run in runs]).update(booked=True)
         _mark(settled)
+        figures.count_runs({run.pk for run in runs} | {call.run_id for call in settled})
+        figures.count_threads(threads)
         book(tally_of(runs, settled))
         return True
 
@@ -47,7 +49,7 @@ def tally_of(runs: Sequence[Run], calls: Sequence[ToolCall]) -> Tally:
         use = Use(
             day=run.finished_at.date(),
             source=Day.Source.CHAT,
-            error=run.state in BAD_ENDS,
+            error=run.state in figures.BAD_ENDS,
             input_tokens=sum(each.get("inputTokens", 0) for each in run.usage),
             output_tokens=sum(each.get("outputTokens", 0) for each in run.usage),
             cost=run.cost or 0.0,
@@ -56,7 +58,7 @@ def tally_of(runs: Sequence[Run], calls: Sequence[ToolCall]) -> Tally:
         tally.add(use, model=run.model, user=run.thread.owner_id, end=run.stop_reason or run.state)
     for call in calls:
         day = (call.finished_at or call.created_at).date()
-        use = Use(day, Day.Source.CHAT, error=call.state in BAD_CALLS, ms=call.duration_ms)
+        use = Use(day, Day.Source.CHAT, error=call.state in figures.BAD_CALLS, ms=call.duration_ms)
         tally.add_tool(use, call.name)
     return tally
 

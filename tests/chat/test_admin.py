@@ -20,6 +20,7 @@ from agent.providers.scripted import Turn
 from chatsite.adminkit import base
 from chatsite.adminkit.filters import distinct_values
 from chatsite.chat import commands, db, row_values
+from chatsite.chat.admin.subjects import short_id
 from chatsite.chat.command_values import Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
 from tests.chat.conftest import until
@@ -158,10 +159,20 @@ def test_the_transcript_shows_what_was_said_done_and_counted(admin, person):
 def test_the_lists_say_what_became_of_each(admin, person):
     thread = weather(person)
     for model, cells in {
-        "thread": ["ada", "fox-1", "finished", "length", "4"],
-        "run": ["ada", "Weather", "Finished", "length", "fox-1", "2", "1", "3.0 s", "page"],
+        "thread": ["ada", "fox-1", "finished", "cut off by the output limit", "4"],
+        "run": [
+            "ada",
+            "Weather",
+            "finished",
+            "cut off by the output limit",
+            "fox-1",
+            "2",
+            "1",
+            "3.0 s",
+            "page",
+        ],
         "message": ["Wear a light", "Assistant", "tool_calls", "length", "fox-1", "Weather"],
-        "toolcall": ["get_weather", "Done", "12 ms", str(thread.runs.get())],
+        "toolcall": ["get_weather", "done", "12 ms", short_id(thread.runs.get().public_id)],
     }.items():
         page(admin, transcript(thread))  # what messages say is in their list once that is open
         shown = cells_in(page(admin, listing(model)))
@@ -447,11 +458,14 @@ def test_filters_offer_what_there_is(admin, person):
     weather(person)
     run = weather(person, model="owl-2").runs.get()
     ToolCall.objects.create(run=run, call_id="c2", name="own_tool", state="failed", error_code="own_code")
-    assert {"length", "failed"} <= choices_in(page(admin, listing("thread")))
-    assert {"fox-1", "owl-2", "length", "failed", "get_weather", "rate_limited"} <= choices_in(
+    cut, limited = "cut off by the output limit", "rate limit of the model&#x27;s service"
+    assert {cut, "failed"} <= choices_in(page(admin, listing("thread")))
+    assert {"fox-1", "owl-2", cut, "failed", "get_weather", limited} <= choices_in(
         page(admin, listing("run"))
     )
-    assert {"get_weather", "own_tool", "own_code", "timeout"} <= choices_in(page(admin, listing("toolcall")))
+    assert {"get_weather", "own_tool", "own_code", "timed out"} <= choices_in(
+        page(admin, listing("toolcall"))
+    )
 
 
 def choices_in(text: str) -> set[str]:
@@ -529,7 +543,7 @@ def test_the_last_run_is_the_one_that_is_shown(admin, person):
     thread = weather(person)
     Run.objects.create(thread=thread, state="cancelled", stop_reason="cancelled")
     text = page(admin, listing("thread"))
-    assert ">cancelled</a>" in text
+    assert ">stopped</a>" in text
     assert rows_in(page(admin, listing("thread", state="finished"))) == 0
     assert rows_in(page(admin, listing("thread", state="cancelled", stop_reason="cancelled"))) == 1
 
@@ -633,4 +647,4 @@ def test_no_address_sorts_a_list_by_what_no_index_sorts(admin, person):
         re.sub(r".* ORDER BY ", "", each["sql"]) for each in asked if '"chat_run"."public_id"' in each["sql"]
     }
     columns = {name for order in orders for name in re.findall(r'"chat_run"\."(\w+)" (?:ASC|DESC)', order)}
-    assert columns == {"created_at", "tokens", "cost", "duration_ms", "id"}
+    assert columns == {"created_at", "turns", "calls", "errors", "tokens", "cost", "duration_ms", "id"}

@@ -6,16 +6,19 @@ import asyncio
 import csv
 import io
 import json
+import zipfile
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission, User
-from django.test import Client
+from django.db import connections
+from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from agent.providers.scripted import Turn
 from chatsite.audit.models import Entry
-from chatsite.chat import commands, db
+from chatsite.chat import commands, db, transfer, transfer_form
+from chatsite.chat.admin import exports
 from chatsite.chat.command_values import Send
 from chatsite.chat.models import Message, Run, Thread
 from tests.chat.conftest import row_of, until
@@ -102,6 +105,58 @@ def test_a_thread_is_taken_along_by_whoever_may_read_it_with_a_reason(kind, pers
     assert client.get(reverse("admin:chat_thread_export", args=[thread.pk, "exe"])).status_code == 404
 
 
+def taken(client: Client, threads: list[Thread], **more: str):
+    chosen = [thread.pk for thread in threads]
+    return client.post(listing("thread"), {"action": "export", "_selected_action": chosen, **more})
+
+
+def test_several_threads_are_taken_along_as_one_archive_that_can_be_imported(person, stranger, clerk):
+    threads = [weather(person), weather(stranger, title="Other")]
+    own = weather(clerk, title="My own")
+    client = allowed(clerk, "view_transcript")
+    asked = taken(client, [*threads, own])
+    assert "It is kept in the audit log." in asked.text
+    assert all(thread.public_id in asked.text for thread in threads)
+    assert "Export threads" in taken(client, threads, confirmed="yes", reason=" ").text
+    assert not entries("transcript.opened")
+    answer = taken(client, [*threads, own], confirmed="yes", reason=WHY)
+    assert entries("transcript.opened") == [
+        ("clerk", f"thread {thread.public_id}", WHY) for thread in threads
+    ]
+    assert answer.headers["Content-Type"] == "application/zip"
+    pieces = exports.zipped_files([thread.pk for thread in (*threads, own)])
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
+    assert archive.testzip() is None
+    files = [archive.read(name) for name in archive.namelist() if name != "manifest.json"]
+    assert [json.loads(file)["title"] for file in files] == ["Weather", "Other", "My own"]
+    for file in files:
+        again = transfer.take_in(person, transfer_form.read_file(file.decode()))
+        assert json.loads(transfer.file_of(again).as_json()) == json.loads(file)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_archive_comes_piece_by_piece(person, clerk):
+    thread = await sync_to_async(weather)(person)
+    await sync_to_async(allowed)(clerk, "view_transcript")
+    client = AsyncClient()
+    await client.aforce_login(clerk)
+    chosen = {"action": "export", "_selected_action": [thread.pk], "confirmed": "yes", "reason": WHY}
+    answer = await client.post(listing("thread"), chosen)
+    content = b"".join([piece async for piece in answer.streaming_content])
+    (name, _manifest) = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    assert name.endswith(".json")
+    await sync_to_async(connections.close_all)()  # of the thread in which views ran
+
+
+def test_threads_are_taken_along_by_who_may_read_them_alone(person, clerk):
+    thread = weather(person)
+    client = logged_in(clerk)
+    assert '<option value="export">' not in page(client, listing("thread"))
+    answer = taken(client, [thread], confirmed="yes", reason=WHY)
+    assert answer.headers["Content-Type"] != "application/zip"
+    assert not entries("transcript.opened")
+
+
 # -- lists as CSV --------------------------------------------------------------------------------------------
 
 
@@ -116,7 +171,7 @@ def test_a_list_is_had_as_csv_without_what_the_person_may_not_see(person, clerk)
     client = logged_in(clerk)
     head, row = table(client, "run", [thread.runs.get().pk])
     assert {"User", "State", "Stop reason", "Tokens"} <= {name.capitalize() for name in head}
-    assert {"ada", "length", "fox-1"} <= set(row)
+    assert {"ada", "cut off by the output limit", "fox-1"} <= set(row)
     assert not any("HYPERLINK" in cell for cell in row)
     messages = table(client, "message", list(Message.objects.values_list("pk", flat=True)))
     assert len(messages) == 5

@@ -10,9 +10,16 @@ from django.utils.translation import gettext_lazy as _
 
 from agent.messages import FINISH_REASONS
 from chatsite.adminkit.base import USERNAME
-from chatsite.adminkit.filters import ColumnFilter, PersonFilter, ValueFilter, distinct_values
+from chatsite.adminkit.filters import (
+    Amount,
+    AmountsFilter,
+    ColumnFilter,
+    PersonFilter,
+    ValueFilter,
+    distinct_values,
+)
+from chatsite.chat.admin import naming
 from chatsite.chat.models import Message, Run, ToolCall
-from chatsite.chat.render import words
 
 NEWEST = 5_000
 """Of the runs in one state, how many a list of threads looks at: what ended long ago is found by its runs."""
@@ -24,6 +31,7 @@ class StateFilter(ValueFilter):
 
     def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
         self.states = list(model.State.values)  # type: ignore[attr-defined]
+        self.names = naming.RUN_STATES if model is Run else naming.CALL_STATES
         super().__init__(request, params, model, model_admin)
 
     def values(self) -> list[str]:
@@ -40,6 +48,7 @@ class StopReasonFilter(ColumnFilter):
     title = _("stop reason")
     parameter_name = "stop_reason"
     of = Run
+    names = naming.STOP_REASONS
 
 
 class ToolNameFilter(ColumnFilter):
@@ -65,11 +74,11 @@ class ErrorCodeFilter(ValueFilter):
 
     def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
         self.model = model
-        self.known = words.ERROR_WORDS if model is Run else words.CALL_WORDS
+        self.names = naming.RUN_ERRORS if model is Run else naming.CALL_ERRORS
         super().__init__(request, params, model, model_admin)
 
     def values(self) -> list[str]:
-        return sorted({"", *self.known, *distinct_values(self.model, "error_code")})
+        return sorted({"", *self.names, *distinct_values(self.model, "error_code")})
 
 
 class RoleFilter(ValueFilter):
@@ -95,6 +104,21 @@ class FinishReasonFilter(ValueFilter):
 
     def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(role=Message.Role.ASSISTANT, finish_reason=value or None)
+
+
+class FiguresFilter(AmountsFilter):
+    """Of runs and of threads, whose columns have the same names."""
+
+    title = _("figures")
+    help_text = _("They are counted about a minute after a run has ended.")
+    amounts = (
+        Amount("turns", _("Turns")),
+        Amount("calls", _("Tool calls")),
+        Amount("errors", _("Errors")),
+        Amount("tokens", _("Tokens")),
+        Amount("cost", _("Cost"), step="any"),
+        Amount("duration_ms", _("Seconds"), step="any", times=1000),
+    )
 
 
 # -- threads by their last run -------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.adminkit.reading import Subject
-from chatsite.chat.admin import filters, transcript
-from chatsite.chat.admin.subjects import in_thread, name_threads, subject_of, transcript_url
+from chatsite.chat.admin import filters, naming, transcript
+from chatsite.chat.admin.subjects import in_thread, name_threads, short_id, subject_of, transcript_url
 from chatsite.chat.models import Message, ToolCall
 from chatsite.chat.render import words
 
@@ -85,7 +85,7 @@ class MessageAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("stop reason"))
     def stop_reason(self, row: Any) -> str:
-        return str(row.metadata.get("stopReason") or NOTHING)
+        return naming.called(naming.STOP_REASONS, row.metadata.get("stopReason"))
 
     @admin.display(description=_("text"))
     def whole_text(self, row: Any) -> SafeString | str:
@@ -106,7 +106,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
         "call_id", "run", "name", "state", "error_code", "pretty_arguments", "pretty_edit", "pretty_result",
         "created_at", "claimed_at", "finished_at", "took",
     )  # fmt: skip
-    list_display = ("name", "state", "error_code", "took", "of_run", "created_at")
+    list_display = ("name", "in_state", "failure", "took", "of_run", "created_at")
     list_select_related = ("run",)
     heavy = ("arguments", "edited_arguments", "result")
     ordering = ("-created_at", "-pk")
@@ -126,9 +126,17 @@ class ToolCallAdmin(ReadOnlyAdmin):
             (_("Calls of its run"), list_url(ToolCall, run__id__exact=row.run_id)),
         )
 
+    @admin.display(description=_("state"))
+    def in_state(self, row: Any) -> str:
+        return naming.called(naming.CALL_STATES, row.state)
+
+    @admin.display(description=_("error"))
+    def failure(self, row: Any) -> str:
+        return naming.called(naming.CALL_ERRORS, row.error_code)
+
     @admin.display(description=_("run"))
     def of_run(self, row: Any) -> SafeString:
-        return link_to(row.run, row_url(row.run))
+        return link_to(short_id(row.run.public_id), row_url(row.run))
 
     @admin.display(description=_("duration"))
     def took(self, row: Any) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Max
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import Count, Max, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -26,31 +26,42 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
-from chatsite.chat import attachment_files, downloads, organizing
-from chatsite.chat.admin import exports, filters, transcript
+from chatsite.chat import attachment_files, downloads, figures, organizing
+from chatsite.chat.admin import exports, filters, naming, transcript
 from chatsite.chat.admin.subjects import name_for, subject_of, transcript_url
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
+from chatsite.chat.models.threads import FIGURES
+from chatsite.chat.render import words
 
 
 @admin.register(Thread)
 class ThreadAdmin(ReadOnlyAdmin):
     fields = ("title", "public_id", "owner", "model", "head", "created_at", "updated_at")
     list_display = (
-        "name", "transcript", "owner", "model", "messages", "last_state", "last_stop_reason", "created_at",
-        "updated_at",
+        "name", "transcript", "owner", "model", "messages", "last_state", "last_stop_reason", "turns", "tools",
+        "failures", "tokens", "money_spent", "took", "created_at", "updated_at",
     )  # fmt: skip
     list_select_related = ("owner",)
     ordering = ("-created_at", "-pk")
-    sortable_by = ("created_at",)
+    sortable_by = ("turns", "tools", "failures", "tokens", "money_spent", "took", "created_at")
+    counted = FIGURES
     list_filter = (
         filters.LastStateFilter,
         filters.LastStopReasonFilter,
         filters.OwnerFilter,
+        filters.FiguresFilter,
         DayFilter,
     )
     search_fields = found_by = ("public_id", f"owner__{USERNAME}")
     search_help_text = _("Thread id, or the owner's user name.")
-    actions = ("hold", "erase", "as_csv")
+    actions = ("export", "hold", "erase", "as_csv")
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        return reading.may_read(request.user)
+
+    @admin.action(description=_("Export selected threads…"), permissions=["export"])
+    def export(self, request: HttpRequest, queryset: QuerySet[Thread]) -> HttpResponseBase:
+        return exports.several(self, request, queryset)
 
     def has_hold_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("care.add_hold"))
@@ -93,10 +104,13 @@ class ThreadAdmin(ReadOnlyAdmin):
         }
         counts = Message.objects.filter(thread__in=pks).values_list("thread").annotate(Count("pk"))
         many = dict(counts)
+        not_yet = figures.sums_of(Run.objects.filter(thread__in=pks, booked=False))
         for row in rows:
             row.thread_name = name_for(request.user, row)
             row.last_run = runs.get(row.pk)
             row.message_count = many.get(row.pk, 0)
+            for name, amount in not_yet.get(row.pk, {}).items():
+                setattr(row, name, (getattr(row, name) or 0) + amount)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Sequence[str]:
         known = obj is not None and (obj.owner_id == request.user.pk or reading.may_read(request.user))
@@ -120,11 +134,29 @@ class ThreadAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("last run"))
     def last_state(self, row: Any) -> SafeString | str:
-        return link_to(row.last_run.state, row_url(row.last_run)) if row.last_run else NOTHING
+        if not row.last_run:
+            return NOTHING
+        return link_to(naming.called(naming.RUN_STATES, row.last_run.state), row_url(row.last_run))
 
     @admin.display(description=_("stop reason"))
     def last_stop_reason(self, row: Any) -> str:
-        return (row.last_run and row.last_run.stop_reason) or NOTHING
+        return naming.called(naming.STOP_REASONS, row.last_run and row.last_run.stop_reason)
+
+    @admin.display(description=_("tool calls"), ordering="calls")
+    def tools(self, row: Any) -> SafeString | str:
+        return link_to(row.calls, list_url(ToolCall, run__thread__id__exact=row.pk)) if row.calls else NOTHING
+
+    @admin.display(description=_("errors"), ordering="errors")
+    def failures(self, row: Any) -> str:
+        return str(row.errors or NOTHING)
+
+    @admin.display(description=_("cost"), ordering="cost")
+    def money_spent(self, row: Any) -> str:
+        return words.money(row.cost) if row.cost else NOTHING
+
+    @admin.display(description=_("duration"), ordering="duration_ms")
+    def took(self, row: Any) -> str:
+        return words.duration(row.duration_ms) or NOTHING
 
     @admin.display(description=_("transcript"))
     def transcript(self, row: Any) -> SafeString:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -26,7 +25,8 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking
-from chatsite.chat.admin import eventlog, filters, replay, requests_page, stopping, transcript
+from chatsite.chat import figures
+from chatsite.chat.admin import eventlog, filters, naming, replay, requests_page, stopping, transcript
 from chatsite.chat.admin.subjects import name_threads, short_id, subject_of, transcript_url
 from chatsite.chat.models import Message, Run, ToolCall
 from chatsite.chat.render import words
@@ -41,13 +41,14 @@ class RunAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     words_of_others = frozenset({"error", "what_a_stop_met"})
     list_display = (
-        "short", "of_user", "in_thread", "state", "stop_reason", "error_code", "model", "turns", "tools",
-        "tokens", "money_spent", "took", "door", "created_at",
+        "short", "of_user", "in_thread", "in_state", "ended", "failure", "model", "turns", "tools",
+        "failures", "tokens", "money_spent", "took", "by_door", "created_at",
     )  # fmt: skip
     list_select_related = ("thread__owner",)
     heavy = ("usage", "error", "receipt", "given")
     ordering = ("-created_at", "-pk")
-    sortable_by = ("tokens", "money_spent", "took", "created_at")
+    sortable_by = ("turns", "tools", "failures", "tokens", "money_spent", "took", "created_at")
+    counted = ("turns", "calls", "errors")
     list_filter = (
         filters.StateFilter,
         filters.StopReasonFilter,
@@ -55,6 +56,7 @@ class RunAdmin(ReadOnlyAdmin):
         filters.ErrorCodeFilter,
         filters.CalledFilter,
         filters.RunOwnerFilter,
+        filters.FiguresFilter,
         DayFilter,
     )
     search_fields = found_by = ("public_id", "thread__public_id", f"thread__owner__{USERNAME}")
@@ -76,11 +78,11 @@ class RunAdmin(ReadOnlyAdmin):
 
     def complete(self, rows: list[Any], request: HttpRequest) -> None:
         name_threads(rows, request)
-        counts = dict(
-            ToolCall.objects.filter(run__in=[row.pk for row in rows]).values_list("run").annotate(Count("pk"))
-        )
+        not_yet = figures.called_of(row.pk for row in rows if not row.booked)
         for row in rows:
-            row.call_count = counts.get(row.pk, 0)
+            if row.pk in not_yet:
+                row.calls, failed = not_yet[row.pk]
+                row.errors = failed + (row.state in figures.BAD_ENDS)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Sequence[str]:
         known = obj is not None and (obj.thread.owner_id == request.user.pk or reading.may_read(request.user))
@@ -110,11 +112,29 @@ class RunAdmin(ReadOnlyAdmin):
     def in_thread(self, row: Any) -> SafeString:
         return link_to(row.thread_name, transcript_url(row.thread_id, run=row.pk))
 
-    @admin.display(description=_("tools"))
+    @admin.display(description=_("state"))
+    def in_state(self, row: Any) -> str:
+        return naming.called(naming.RUN_STATES, row.state)
+
+    @admin.display(description=_("stop reason"))
+    def ended(self, row: Any) -> str:
+        return naming.called(naming.STOP_REASONS, row.stop_reason)
+
+    @admin.display(description=_("error"))
+    def failure(self, row: Any) -> str:
+        return naming.called(naming.RUN_ERRORS, row.error_code)
+
+    @admin.display(description=_("door"))
+    def by_door(self, row: Any) -> str:
+        return naming.called(naming.DOORS, row.door)
+
+    @admin.display(description=_("tool calls"), ordering="calls")
     def tools(self, row: Any) -> SafeString | str:
-        return (
-            link_to(row.call_count, list_url(ToolCall, run__id__exact=row.pk)) if row.call_count else NOTHING
-        )
+        return link_to(row.calls, list_url(ToolCall, run__id__exact=row.pk)) if row.calls else NOTHING
+
+    @admin.display(description=_("errors"), ordering="errors")
+    def failures(self, row: Any) -> str:
+        return str(row.errors or NOTHING)
 
     @admin.display(description=_("cost"), ordering="cost")
     def money_spent(self, row: Any) -> str:

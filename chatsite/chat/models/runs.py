@@ -62,6 +62,12 @@ class Run(models.Model):
         null=True, blank=True, db_index=True, help_text="In the money of MODEL_PRICES, as they were then."
     )
     duration_ms = models.PositiveBigIntegerField(null=True, blank=True, db_index=True)
+    calls = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Calls of tools; none until the figures of its day have it."
+    )
+    errors = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Calls that failed, and its own end if that is one."
+    )
     given = models.JSONField(
         default=dict,
         blank=True,
@@ -97,6 +103,12 @@ class Run(models.Model):
             models.Index(fields=["stop_reason", "-created_at"], name="chat_run_of_reason"),
             models.Index(fields=["model", "-created_at"], name="chat_run_of_model"),
             models.Index(fields=["error_code", "-created_at"], name="chat_run_of_error"),
+            *(
+                models.Index(
+                    fields=[name, "id"], condition=models.Q(calls__isnull=False), name=f"chat_run_by_{name}"
+                )
+                for name in ("turns", "calls", "errors")
+            ),
         )
         constraints = (
             models.UniqueConstraint(fields=["thread", "public_id"], name="chat_run_id_in_thread"),
