@@ -17,7 +17,6 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs
 
 from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError
@@ -140,7 +139,7 @@ async def _answered(
             return await download(user, *asks)
         if credential.key is None and not _is_by_our_page(scope):
             return json_reply(403, error_body("csrf", WITHOUT_CSRF), CLOSE)
-        return await _upload(user, _query_of(scope), _body(receive), _length_of(headers))
+        return await _upload(user, api_doors.query_of(scope), _body(receive), _length_of(headers))
     except Gone:
         return None
     except Problem as problem:
@@ -165,11 +164,6 @@ def _is_by_our_page(scope: Any) -> bool:
 
 def _checked() -> None:
     """What the check looks at to learn that a view is not exempt."""
-
-
-def _query_of(scope: Any) -> dict[str, str]:
-    query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=20)
-    return {name: values[-1] for name, values in query.items()}
 
 
 def _length_of(headers: Mapping[str, str]) -> int | None:
