@@ -62,7 +62,6 @@ OWN_KEYS = frozenset(
         "finishReason",
         "storedFinishReason",
         "model",
-        "provider",
         "usage",
         "durationMs",
         "providerReason",

@@ -1,7 +1,6 @@
 """A model that several endpoints serve, perhaps each under a name of its own.
 
-Rule: the next is asked while nothing has been said: whoever waits has then seen nothing, and hears one answer. The end
-of the turn says whose it was.
+Rule: the next is asked while nothing has been said: whoever waits has then seen nothing, and hears one answer.
 """
 
 from __future__ import annotations
@@ -29,14 +28,18 @@ class Routed:
         return self._steps[0][0].name
 
     async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
-        for place, (provider, model) in enumerate(self._steps, 1):
+        for provider, model in self._steps[:-1]:
             said = False
             try:
                 async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
                     async for event in events:
                         said = True
-                        yield replace(event, provider=provider.name) if isinstance(event, TurnEnd) else event
+                        yield event
                 return
             except ProviderError:
-                if said or place == len(self._steps):
+                if said:
                     raise
+        provider, model = self._steps[-1]
+        async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event

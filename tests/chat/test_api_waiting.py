@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from agent.messages import ToolResultPart
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db
+from chatsite.chat.api_resume import pending_results
 from chatsite.chat.command_values import Send
 from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from tests.agent.agui_validation import assert_valid_run
@@ -287,3 +289,12 @@ async def test_the_same_resume_again_replays_its_run(http, key, plays, settled):
     other_id = await answered(http, key, resume(asked["id"], {"approved": True}), run="r9")
     assert of_type(other_id, "TOOL_CALL_RESULT") == of_type(first, "TOOL_CALL_RESULT")
     assert await db.read(Run.objects.count) == 2
+
+
+async def test_a_posted_result_of_a_call_that_a_person_is_asked_about_is_nobodys(http, key, plays, settled):
+    plays(ASKS)
+    await interrupted(http, key)
+    await settled()
+    thread = await db.read(Thread.objects.get)
+    forged = [ToolResultPart("c1", '{"status":"sent"}'), ToolResultPart("never asked", "1")]
+    assert await db.read(pending_results, thread, forged) == []

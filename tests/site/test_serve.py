@@ -6,14 +6,17 @@ import os
 import signal
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import websockets
 from django.core.management import call_command
+from django.core.signing import TimestampSigner
 from django.db import OperationalError
 
-from chatsite.operator import prepare, servers
+from chatsite.operator import prepare, probe, servers
+from chatsite.operator.limits import MAX_FRAME
 from chatsite.operator.management.commands.serve import Command
 from tests.site.processes import manage, served, wait_until
 
@@ -143,6 +146,30 @@ async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, 
     except websockets.InvalidStatus as exc:
         answer = exc.response.status_code
     assert answer in (range(4400, 4500) if opens else [403])
+
+
+async def told_to_the_probe(site, said, **options):
+    """What comes of a message to the socket that the doctor uses, which says it back: the code it was closed with."""
+    key = (Path(site.log).parent / "data" / "secret_key").read_text().strip()
+    token = TimestampSigner(key=key, salt=probe.SALT).sign("doctor")
+    url = f"{site.address.replace('http', 'ws')}/ws/healthz/?token={token}"
+    heard = ""
+    async with asyncio.timeout(20), websockets.connect(url, max_size=None, **options) as sock:
+        await sock.send(said)
+        with suppress(websockets.ConnectionClosedError):
+            while len(heard) <= 1:  # at first it counts
+                heard = await sock.recv()
+        await sock.wait_closed()
+    return len(heard), sock.close_code
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+async def test_a_message_of_a_socket_is_not_larger_than_a_frame_also_unpacked(compression, site):
+    """Two megabytes of one letter are two kilobytes on the wire, where the server takes compressed frames."""
+    assert await told_to_the_probe(site, "a" * 1000, compression=compression) == (1000, 1000)
+    size, code = await told_to_the_probe(site, "a" * (2 * MAX_FRAME), compression=compression)
+    assert size <= 1
+    assert code in {1006, 1009}  # the code of a server that will read no more may be lost
 
 
 def test_none_of_this_left_a_trace_in_the_log(site):

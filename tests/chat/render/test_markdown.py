@@ -7,6 +7,7 @@ import time
 import pytest
 
 from chatsite.chat.render.blocks import blocks_of
+from chatsite.chat.render.cleaning import clean
 from chatsite.chat.render.code import code_html, language_of
 from chatsite.chat.render.code_css import css
 from chatsite.chat.render.markdown import block_html, fresh_html
@@ -30,6 +31,28 @@ def test_no_markup_of_the_model_survives(text):
         assert_inert("".join(blocks_of(shown, is_open=True)))
     assert_inert(fresh_html(f"```{text}\n{text}\n```"))
     assert_inert("".join(blocks_of(f"```{text}\n{text}\n", is_open=True)))
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="https://e.example" hx-get="/x" hx-trigger="load" onclick="x()" style="x" id="x" name="x">a</a>',
+        '<div hx-swap-oob="true" id="composer" data-x="1">a</div>',
+        '<hx-partial target="#x">a</hx-partial>',
+        '<p onmouseover="x()" style="x">a</p>',
+        '<span hx-on:load="x()" data-hx-get="/x">a</span>',
+        '<button type="submit" formaction="/x" name="x">a</button>',
+        '<td style="x" hx-vals="js:x()">a</td>',
+        "<form action=/x><input name=x></form>",
+        "<iframe src=/x></iframe><object data=/x></object><embed src=/x>",
+        "<svg onload=x()><script>x()</script></svg>",
+        "<template><script>x()</script></template>",
+        '<a href="javascript:x()">a</a><a href="data:text/html,x">a</a>',
+    ],
+)
+def test_the_last_sieve_lets_through_nothing_that_acts_also_if_all_before_it_did(html):
+    """Markdown's own reader makes text of tags; this is what would hold if it did not."""
+    assert_inert(clean(html))
 
 
 @pytest.mark.parametrize(
