@@ -209,8 +209,10 @@ class _History:
 SPOKEN = frozenset({"user", "assistant", "tool"})
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
+def _role(message: Any) -> str | None:
+    """Callers write what they like there; what is no text is nobody's."""
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else None
 
 
 def _is_marked(value: Any) -> bool:

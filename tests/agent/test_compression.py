@@ -291,6 +291,7 @@ def test_a_request_that_could_not_read_what_was_cut_is_left_alone(more):
         [None, 1, "x" * 50_000],
         [{"role": "user"}, {"role": "assistant", "content": 5, "tool_calls": 7}] * 40,
         [{"role": "assistant", "content": "x" * 5_000, "function_call": {}}] * 40,
+        [{"role": ["user"], "content": "x" * 5_000}, {"role": {}, "content": "x" * 5_000}] * 20,
         [{"role": "user", "content": [None, {"type": "tool_result", "content": [3]}, "x" * 3000]}] * 30,
     ],
 )

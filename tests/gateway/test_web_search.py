@@ -104,6 +104,7 @@ async def test_every_shape_becomes_one_function_tool(dialect, shape):
         {},
         {"tools": "nonsense"},
         {"tools": [None, 3, {}]},
+        {"tools": [{"type": ["function"], "name": "web_search"}, {"type": {}, "name": "web_search"}]},
         {"tools": [{"type": "function", "function": {"name": "find"}}]},
         {"tools": [{"name": "find", "input_schema": {}}]},
         {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]},
@@ -161,6 +162,14 @@ async def test_a_wrong_wish_is_refused_by_the_name_of_its_field(field, value, na
     refusal = await hook.pre_call(call.body, call)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.reason.partition(": ")[0]) == (400, named)
+
+
+@pytest.mark.parametrize("tools", [7, True, "nonsense", {"web_search": {}}])
+async def test_tools_that_are_no_list_are_refused_beside_search_options(tools):
+    call = context("openai", tools=tools, web_search_options={})
+    assert hook.wants(call)
+    refusal = await hook.pre_call(call.body, call)
+    assert (refusal.status, refusal.reason) == (400, "tools: must be a list")
 
 
 # -- what the model reads ------------------------------------------------------------------------------------

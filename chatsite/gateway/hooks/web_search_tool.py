@@ -61,7 +61,7 @@ def shape_of(tool: Any) -> Shape | None:
     kind = tool.get("type")
     if isinstance(kind, str) and (kind == NAME or kind.startswith(f"{NAME}_")):
         return "native"
-    if kind not in {None, "function", "custom"} or tool_name(tool) != NAME:
+    if kind not in (None, "function", "custom") or tool_name(tool) != NAME:
         return None
     function = tool.get("function")
     holder = function if isinstance(function, dict) else tool
@@ -73,7 +73,10 @@ def shape_of(tool: Any) -> Shape | None:
 def with_our_tool(body: Json, dialect: Dialect) -> tuple[Json, Wish]:
     """The body with one function tool in the place of all that ask for a search. Raises InvalidRequest."""
     wish, tools, ours = Wish(), list[Any](), _our_tool(dialect)
-    for at, tool in enumerate(body.get("tools") or ()):
+    given = body.get("tools") or []
+    if not isinstance(given, list):
+        raise InvalidRequest("tools: must be a list")
+    for at, tool in enumerate(given):
         shape = shape_of(tool)
         if shape is None:
             tools.append(tool)
