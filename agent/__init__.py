@@ -13,33 +13,41 @@
 The rooms:
 
     values        messages (parts, transcript)   events (AG-UI's vocabulary)   errors (one tree, a code each)
+                  rope       a text that grows           text       text that everybody can hold
     pure          reducer    apply(transcript, event) -> transcript: the one fold (fold_calls, fold_thoughts, live)
+                  folding    one turn, folded by itself
                   underway   what goes on in open calls, which the transcript leaves out: progress, subagents
                   steps      next_step(transcript, tools, answers) -> step: every decision of the loop
                   approvals  what a person is asked, and what their answer does
                   closing    results for calls that get none otherwise
-                  strategies one more turn?          tally      what a run has used
-                  turns      one model turn in good form
-                  results    what a tool gave back, as the model reads it
-                  rerun      what the gateway's hooks get and give
+                  receipts   what a run that was stopped had done
+                  strategies one more turn?          tally      what a run has used         prices  what tokens cost
+                  turns      one model turn in good form        call_ids   an id of its own for each call
+                  results    what a tool gave back, as the model reads it       result_events  as the event that says so
+                  compression  long requests made shorter       cutting    what it cuts with
+    gateway, pure rerun      what its hooks get and give        rerun_tools  the tools of a request
                   rerun_guard  when it ends          rerun_body  the next request, rerun_answers what goes into it
     tools         tools      @tool, Tool, ToolRegistry   signatures, schemas  what arguments must be
                   guard      what middlewares may make of a run's events
-    what waits    loop       run_agent                   tool_calls  the calls of one turn (tool_slots: one of them)
-                  subagents  a tool that is another run  output      a run that ends with a value
-                  endings    its terminal event          model_turns one turn           leave  to take another
-                  asking     the gateway's hooks, one behind the other       hook_calls  one call of one of them
-                  context    what a run is given; AbortSignal     verdicts    may a call run? asks the policy
+    what waits    agents     who answers                 context    what a run is given      abort  how it is stopped
+                  loop       run_agent                   model_turns  one turn               leave  to take another
+                  tool_calls the calls of one turn       tool_slots  one of them, tool_attempts, tool_threads
+                  verdicts   may a call run? asks the policy
+                  subagents  a tool that is another run  nesting    what the outer one lends it
+                  output     a run that ends with a value            endings    its terminal event
+    gateway       relay      its loop                    asking     the hooks, one behind the other
+                  claims     whose calls these are       hook_calls  one call of one hook
     hooks         middleware Middleware, its decisions   stack       several of them, composed
     middlewares/  ready ones, one file each
     providers/    something that streams a turn: base (the contract), http (endpoint), scripted (plays what it is told)
     wire/         codecs: protocol <-> our values, no I/O
 """
 
+from agent.abort import AbortSignal
 from agent.agents import Agent
 from agent.approvals import Resolution, check_resolutions, resolution_of
 from agent.closing import close_old_calls
-from agent.context import AbortSignal, Policy, RunContext, Verdict
+from agent.context import Policy, RunContext, Verdict
 from agent.errors import (
     AgentError,
     InvalidRequest,

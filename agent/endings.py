@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent.abort import Aborted
 from agent.approvals import interrupt_of
 from agent.closing import ClosingCode
-from agent.context import Aborted, RunContext
+from agent.context import RunContext
 from agent.errors import AgentError, MiddlewareFailed
 from agent.events import Cancelled, Interrupt, Interrupted, Outcome, RunError, RunFinished, Success
 from agent.messages import FinishReason, ToolCallPart, Transcript

@@ -23,11 +23,12 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import assert_never
 
+from agent.abort import Aborted
 from agent.agents import Agent
 from agent.approvals import Resolution, arguments_of
 from agent.call_ids import CallIds
 from agent.closing import calls_left, close_old_calls, closing_answers, opening_answers
-from agent.context import Aborted, RunContext
+from agent.context import RunContext
 from agent.endings import Endings
 from agent.errors import MiddlewareFailed
 from agent.events import Custom, Event, ModelUsage, RunError, RunFinished, RunStarted

@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent.context import Aborted, RunContext
+from agent.abort import Aborted
+from agent.context import RunContext
 from agent.errors import MiddlewareFailed
 from agent.events import Custom, Event, RunError, RunFinished, Terminal, ToolCallResult
 from agent.guard import GROWS, OWN_NAMES, Guard, is_free

@@ -67,7 +67,7 @@ def subagent_tool(
         raise InvalidRequest(f"{name}: an agent with client tools cannot be a subagent.")
 
     async def execute(arguments: Mapping[str, Any], ctx: ToolContext) -> ToolOutput:
-        if ctx.berth is None:
+        if not isinstance(ctx.berth, Berth):
             raise InvalidRequest(f"{name} runs inside a run only.")
         return await _Work(agent, name, output, ctx.berth).do(prompt, arguments)
 

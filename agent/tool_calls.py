@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
-from agent.context import Aborted, RunContext
+from agent.abort import Aborted
+from agent.context import RunContext
 from agent.events import Event, SubagentError, SubagentFinished, SubagentStarted
 from agent.messages import ToolCallPart, ToolResultPart
 from agent.nesting import Nest, OpenThings

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from agent.context import Aborted, RunContext
+from agent.abort import Aborted
+from agent.context import RunContext
 from agent.errors import MiddlewareFailed, ToolError
 from agent.events import Custom, Event, ToolCallResult
 from agent.messages import ToolCallPart, ToolResultPart

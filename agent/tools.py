@@ -28,19 +28,16 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import Any, Protocol, overload
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from agent.context import AbortSignal
+from agent.abort import AbortSignal
 from agent.errors import AgentError, InvalidRequest
 from agent.providers.base import ToolSpec
 from agent.schemas import problems
 from agent.signatures import read_signature
-
-if TYPE_CHECKING:
-    from agent.nesting import Berth
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +66,7 @@ class ToolContext:
 
     `attempt` counts from 1. `idempotency_key` is the same for every attempt of the call, also after a
     restart. `abort.aborted` turns true when the run is stopped: async tools are cancelled then, sync ones may
-    look. `berth` is for a tool whose work is another run (`subagents.py`).
+    look. `berth` is for a tool whose work is another run, and nothing to any other (`subagents.py`).
     """
 
     thread_id: str
@@ -79,7 +76,7 @@ class ToolContext:
     abort: AbortSignal
     tell: Callable[[str, Any], None]
     attempt: int = 1
-    berth: Berth | None = None
+    berth: Any = None
 
     @property
     def idempotency_key(self) -> str:

@@ -22,8 +22,8 @@ from asgiref.sync import ThreadSensitiveContext
 from django.db import DatabaseError
 
 from agent import AbortSignal, Provider, RunContext, run_agent
+from agent.abort import Aborted
 from agent.closing import closing_answers
-from agent.context import Aborted
 from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript

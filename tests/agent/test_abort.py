@@ -11,7 +11,7 @@ import pytest
 from agent import AbortSignal, Agent, AgentRun, ToolContext, Transcript, run_agent, tool
 from agent import events as ev
 from agent import tool_calls as module_under_test
-from agent.context import Aborted
+from agent.abort import Aborted
 from agent.errors import ProviderError
 from agent.providers.scripted import ScriptedProvider, Turn
 from tests.agent.runs import ASKED, Told, assistant, call, context, drive, said

@@ -2,7 +2,10 @@
 
 import ast
 import gc
+import re
 from collections.abc import Set
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -79,21 +82,49 @@ def test_the_audit_log_and_the_care_of_data_know_nobody_of_whom_they_tell(folder
 
 def test_what_is_imported_from_our_own_rooms_is_there():
     """Also within functions, and also behind a dot: what has moved would fail once somebody opens a rare page."""
-    paths = {_name_of(path): path for folder in OURS for path in modules(folder)}
-    given, wanted = {}, {}
-    for room, path in paths.items():
-        tree = parsed(path)  # one at a time: all of them together are many objects
-        given[room], wanted[room] = _names_in(tree), _wanted(tree, paths.keys())
+    given, wanted = _names()
     gone = [
         f"{room}: {name}"
         for room, names in wanted.items()
-        for name in names - paths.keys()
+        for name in names - wanted.keys()
         if not {name.rpartition(".")[2], "*"} & given[name.rpartition(".")[0]]
     ]
     assert not gone
 
 
+@pytest.mark.parametrize("root", ["agent", "chatsite"])
+def test_no_modules_need_each_other(root):
+    """Also not for a type, and not within a function: what cannot be read by itself is one file in several places."""
+    _, wanted = _names()
+    rooms = {name for name in wanted if name.partition(".")[0] == root}
+    needs = {
+        room: {name if name in rooms else name.rpartition(".")[0] for name in wanted[room]} & (rooms - {room})
+        for room in rooms
+    }
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(" needs ".join(reversed(error.args[1])))
+
+
+def test_the_map_of_the_agents_rooms_has_them_all():
+    said = set(re.findall(r"\w+", ast.get_docstring(parsed(ROOT / "agent" / "__init__.py")) or ""))
+    there = {path.stem for path in (ROOT / "agent").glob("*.py")} - {"__init__"}
+    assert not there - said
+
+
 OURS = ("agent", "bench", "chatsite", "tests")
+
+
+@cache
+def _names() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """By module: what it has, and what it wants of the others."""
+    paths = {_name_of(path): path for folder in OURS for path in modules(folder)}
+    given, wanted = {}, {}
+    for room, path in paths.items():
+        tree = parsed(path)  # one at a time: all of them together are many objects
+        given[room], wanted[room] = _names_in(tree), _wanted(tree, paths.keys())
+    return given, wanted
 
 
 def _name_of(path: Path) -> str:

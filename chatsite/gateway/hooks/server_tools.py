@@ -29,8 +29,9 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from agent import RunContext, Tool, ToolRegistry, Transcript, next_step
+from agent.abort import Aborted
 from agent.call_ids import CallIds
-from agent.context import Aborted, new_id
+from agent.context import new_id
 from agent.errors import InvalidRequest
 from agent.events import ToolCallResult
 from agent.messages import Message, ToolCallPart, ToolResultPart
