@@ -209,9 +209,10 @@ class Asking:
 
     def _unanswered(self, turn: Turn, claims: Claims) -> Decision:
         """No hook has answered. What was claimed, or is served here, may be nothing that the caller can answer."""
-        ours = {call.id for call in turn.calls if call.name in self.serves} & claims.ids | claims.ids
         stray = frozenset(
-            call.id for call in turn.calls if call.id in ours and call.name not in self._declared
+            call.id
+            for call in turn.calls
+            if (call.id in claims.ids or call.name in self.serves) and call.name not in self._declared
         )
         if not stray:
             return KEEP

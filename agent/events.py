@@ -123,7 +123,7 @@ class StepStarted(_Base):
 
 @dataclass(frozen=True, slots=True)
 class StepFinished(_Base):
-    """The end of a turn. Its metadata: messageId, finishReason, model, usage, durationMs.
+    """The end of a turn. Its metadata: messageId, finishReason, model, durationMs; and of an answer: provider, usage.
 
     `finishReason` is what a reader acts on; `storedFinishReason` is there too when the message keeps another
     one (a turn cut by `length` that the loop repeats is told as `tool_calls`).
@@ -385,7 +385,8 @@ class TurnEnd:
     """How one model call ended: the last thing a provider yields, exactly once.
 
     `finish_reason` None: the stream broke off. `provider_reason` is the provider's own word for it. `paused`:
-    the provider wants the turn sent back as it is (Anthropic's `pause_turn`).
+    the provider wants the turn sent back as it is (Anthropic's `pause_turn`). `provider` is who answered, where
+    that may be another than was asked (`Routed`).
     """
 
     finish_reason: FinishReason | None
@@ -393,6 +394,7 @@ class TurnEnd:
     model: str | None = None
     provider_reason: str | None = None
     paused: bool = False
+    provider: str | None = None
 
 
 def reasoning_id(message_id: str, number: int) -> str:

@@ -62,6 +62,7 @@ OWN_KEYS = frozenset(
         "finishReason",
         "storedFinishReason",
         "model",
+        "provider",
         "usage",
         "durationMs",
         "providerReason",

@@ -196,7 +196,7 @@ class Message:
     """One entry of a transcript.
 
     `finish_reason` is the true one of an assistant turn, None while it streams or when the stream broke off.
-    `metadata` keys used here: model, usage, durationMs, providerReason, paused; providerResults holds what a
+    `metadata` keys used here: model, provider, usage, durationMs, providerReason, paused; providerResults holds what a
     provider's own tools gave, by call id, as opaque as it came; `notice` marks what the server says to the model in
     the middle of a conversation (a system message).
     """

@@ -101,14 +101,16 @@ class ModelTurn:
             "model": tally.model,
             "durationMs": duration_ms,
         }
+        answered_by = self._provider.name if end is None else end.provider or self._provider.name
         if end is not None:
+            facts["provider"] = answered_by
             facts["usage"] = encode_usage(usage)
             if end.provider_reason is not None:
                 facts["providerReason"] = storable(end.provider_reason)
             if end.paused:
                 facts["paused"] = True
         self.ended = StepFinished(step_name=f"turn-{tally.turns}", metadata=facts)
-        self.used = TurnUsage(tally.model, self._provider.name, usage, turn.finish_reason, duration_ms)
+        self.used = TurnUsage(tally.model, answered_by, usage, turn.finish_reason, duration_ms)
         self.used = replace(self.used, cost=tally.charge(usage))
 
 

@@ -37,7 +37,7 @@ from agent.fold_thoughts import end_thought, grow_thought, open_thought, seal_th
 from agent.live import locate, opened, put, put_part
 from agent.messages import FINISH_REASONS, FinishReason, Message, TextPart, Transcript
 
-TURN_METADATA = ("model", "usage", "durationMs", "providerReason", "paused")
+TURN_METADATA = ("model", "provider", "usage", "durationMs", "providerReason", "paused")
 """What a message keeps of its StepFinished's metadata, besides the finish reason."""
 
 

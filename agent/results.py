@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -37,10 +37,20 @@ def content_of(value: Any) -> Content:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, TextPart | ImagePart | FilePart):
-        return (value,)
+        return (_mended(value),)
     if isinstance(value, list | tuple) and value and all(isinstance(part, ContentPart) for part in value):
-        return tuple(value)
+        return tuple(map(_mended, value))
     return _as_json(value)
+
+
+def _mended(part: ContentPart) -> ContentPart:
+    """Its words as everybody can hold them, a file's name and address included."""
+    if isinstance(part, TextPart):
+        text = storable(part.text)
+        return part if text == part.text else TextPart(text)
+    said = ((name, getattr(part, name)) for name in ("mime_type", "url", "name"))
+    words: dict[str, Any] = {name: storable(value) for name, value in said if value is not None}
+    return replace(part, **words)
 
 
 def _as_json(value: Any) -> str:

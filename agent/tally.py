@@ -55,7 +55,7 @@ class Tally:
         if end is None:
             return
         self.model = end.model or self.model
-        self._add(self.model, self._provider, end.usage)
+        self._add(self.model, end.provider or self._provider, end.usage)
 
     def charge(self, usage: Usage) -> float | None:
         """What that usage of the last turn's model cost; None when the agent knows no prices."""

@@ -115,11 +115,10 @@ async def _stop(slots: Sequence[Slot], *, gently: bool = False) -> None:
 
 
 async def _end(slots: Sequence[Slot], *, mute_first: bool = True) -> None:
-    running = [slot.task for slot in slots if slot.task is not None and not slot.task.done()]
     if mute_first:
         _mute(slots)
+    running = [task for slot in slots if (task := slot.cancel()) is not None]
     for task in running:
-        task.cancel()
         _left_behind.add(task)
         task.add_done_callback(_left_behind.discard)
     if running:

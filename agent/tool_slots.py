@@ -84,6 +84,7 @@ class Slot:
         self.result: ToolCallResult | None = None
         self.claimed = False
         self.muted = False
+        self.stopped = False
         self._hooks = hooks
         self._news = news
         self._nest = nest
@@ -117,6 +118,14 @@ class Slot:
         """Do not begin it in this run."""
         self.over = True
 
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Its task, which is told to end; None when there is none at work."""
+        if self.task is None or self.task.done():
+            return None
+        self.stopped = True
+        self.task.cancel()
+        return self.task
+
     async def _work(self) -> None:
         try:
             done = await self._run()
@@ -135,7 +144,7 @@ class Slot:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if self.muted and isinstance(error, asyncio.CancelledError):
+            if self.stopped and isinstance(error, asyncio.CancelledError):
                 raise
             # Nobody stopped us: the tool cancelled itself, or left by a way that is no error. A call without a
             # result would keep its run from ever ending.

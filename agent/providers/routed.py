@@ -1,6 +1,7 @@
 """A model that several endpoints serve, perhaps each under a name of its own.
 
-Rule: the next is asked while nothing has been said: whoever waits has then seen nothing, and hears one answer.
+Rule: the next is asked while nothing has been said: whoever waits has then seen nothing, and hears one answer. The end
+of the turn says whose it was.
 """
 
 from __future__ import annotations
@@ -28,18 +29,14 @@ class Routed:
         return self._steps[0][0].name
 
     async def stream(self, request: TurnRequest) -> AsyncIterator[TurnEvent | TurnEnd]:
-        for provider, model in self._steps[:-1]:
+        for place, (provider, model) in enumerate(self._steps, 1):
             said = False
             try:
                 async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
                     async for event in events:
                         said = True
-                        yield event
+                        yield replace(event, provider=provider.name) if isinstance(event, TurnEnd) else event
                 return
             except ProviderError:
-                if said:
+                if said or place == len(self._steps):
                     raise
-        provider, model = self._steps[-1]
-        async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
-            async for event in events:
-                yield event

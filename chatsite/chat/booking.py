@@ -7,11 +7,13 @@ runs and threads get the figures that lists are sorted by (`figures`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from django.db import connection, transaction
 
-from chatsite.chat import figures
+from agent.events import ModelUsage
+from chatsite.chat import budgets, figures, row_values
 from chatsite.chat.models import Run, ToolCall
 from chatsite.usage.booking import book
 from chatsite.usage.models import Day
@@ -55,12 +57,34 @@ def tally_of(runs: Sequence[Run], calls: Sequence[ToolCall]) -> Tally:
             cost=run.cost or 0.0,
             ms=run.duration_ms,
         )
-        tally.add(use, model=run.model, user=run.thread.owner_id, end=run.stop_reason or run.state)
+        only, parts = _endpoints(run, use)
+        end = run.stop_reason or run.state
+        tally.add(use, model=run.model, user=run.thread.owner_id, end=end, endpoint=only)
+        for name, part in parts.items():
+            tally.add_endpoint(part, name)
     for call in calls:
         day = (call.finished_at or call.created_at).date()
         use = Use(day, Day.Source.CHAT, error=call.state in figures.BAD_CALLS, ms=call.duration_ms)
         tally.add_tool(use, call.name)
     return tally
+
+
+def _endpoints(run: Run, whole: Use) -> tuple[str, dict[str, Use]]:
+    """The endpoint that had all of the run, as mostly one has; else what each had, as far as that is known."""
+    used: defaultdict[str, list[ModelUsage]] = defaultdict(list)
+    for each in row_values.used_in(run.usage):
+        used[each.provider or run.provider].append(each)
+    if len(used) < 2:
+        return next(iter(used), run.provider), {}
+    return "", {
+        name: whole._replace(
+            input_tokens=sum(each.usage.input_tokens for each in part),
+            output_tokens=sum(each.usage.output_tokens for each in part),
+            cost=budgets.cost_of(part) or 0.0,
+            ms=None,
+        )
+        for name, part in used.items()
+    }
 
 
 def _mark(calls: Sequence[ToolCall]) -> None:

@@ -46,7 +46,8 @@ class Batch:
 
     `head` is the key of the message that the thread ends with: only its active run moves it. `inserted` are
     results of calls that somebody spoke over, each with the id of the message that it stands before; `rewritten` are
-    messages of earlier runs that this run changed (a call whose arguments a person edited). `owner` is the process
+    messages of earlier runs that this run changed (a call whose arguments a person edited). `provider` answered
+    last. `owner` is the process
     that writes, None for whoever holds the run's row. `began` is when the run did. What a
     `metered` run used is settled with its end.
     """
@@ -61,6 +62,7 @@ class Batch:
     rewritten: tuple[Message, ...] = ()
     calls: tuple[CallChange, ...] = ()
     turns: int = 0
+    provider: str = ""
     requests: tuple[requests.Note, ...] = ()
     began: datetime | None = None
     owner: str | None = None
@@ -149,6 +151,7 @@ def _end_of(batch: Batch) -> dict[str, Any]:
         return {}
     ending, ended = ending_of(event), row_values.told_at(event)
     return {
+        "provider": batch.provider[:100],
         "tokens": sum(each.usage.total_tokens for each in event.usage),
         "cost": budgets.cost_of(event.usage),
         "state": ending.state,

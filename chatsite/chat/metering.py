@@ -44,7 +44,7 @@ def admit(run: Run, thread: Thread, accounts: Sequence[Account]) -> None:
 
 
 def settle(run_pk: int, usage: Iterable[ModelUsage]) -> None:
-    quotas.settle(holder_of(run_pk), _amount(tuple(usage)))
+    quotas.settle(holder_of(run_pk), amount_of(tuple(usage)))
 
 
 def holder_of(run_pk: int) -> str:
@@ -79,7 +79,7 @@ class _Meter:
     async def turn_ended(self, turn: TurnUsage, chars: int) -> None:
         """`chars`: of what the turn said, for a model that does not tell what it used."""
         usage = turn.usage if turn.usage != Usage() else Usage(output_tokens=chars // CHARS_A_TOKEN)
-        used = _amount([ModelUsage(turn.model, usage)])
+        used = amount_of([ModelUsage(turn.model, usage)])
         goes_on = turn.finish_reason == "tool_calls"
         need = Amount(used.tokens + AN_ANSWER, used.cost) if goes_on else None
         accounts = (await allowance.of(self._user)).accounts
@@ -104,10 +104,10 @@ def _first_need(run: Run, thread: Thread) -> Amount:
     usage, turns = earlier.first() or ([], 1)
     tokens = sum(entry.get("totalTokens", 0) for entry in usage) // max(turns, 1)
     asked = Usage(input_tokens=tokens, output_tokens=AN_ANSWER)
-    return _amount([ModelUsage(run.model, asked)])
+    return amount_of([ModelUsage(run.model, asked)])
 
 
-def _amount(usage: Sequence[ModelUsage]) -> Amount:
+def amount_of(usage: Sequence[ModelUsage]) -> Amount:
     tokens = sum(each.usage.total_tokens for each in usage)
     cost = budgets.cost_of(usage) or 0
     return Amount(tokens, Decimal(f"{cost:.8f}"), sum(each.usage.output_tokens for each in usage))

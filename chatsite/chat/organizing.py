@@ -40,7 +40,8 @@ def organize(
     deleted: bool = False,
 ) -> Thread:
     """Change what is given. A title in a person's words is not written over by a model's."""
-    now = timezone.now()
+    # As it is now, and held: a pin must not put back the name, or take back the deletion, of a moment ago.
+    thread, now = Thread.objects.select_for_update().get(pk=thread.pk), timezone.now()
     if title is not None:
         title = " ".join(title.split())
         if not title:

@@ -91,6 +91,7 @@ class Recorder:
         self.run = run
         self._ended: RunView | None = None
         self.turns = 0
+        self.provider = ""  # the endpoint that answered last
         self._head = head  # of the thread, which grows by this run's messages alone
         self._kept = 0
         self._held = 0  # number of the newest event that must be kept before it is told
@@ -163,6 +164,7 @@ class Recorder:
                 rewritten=self._rows(list(rewritten)),
                 calls=tuple(calls.values()),
                 turns=self.turns,
+                provider=self.provider,
                 requests=answered,
                 began=self.run.created_at,
                 owner=self.run.owner,
@@ -201,7 +203,9 @@ class Recorder:
                 self.turns += 1
             case StepFinished(metadata=metadata):
                 self._turn_over()
-                self._whole((metadata or {}).get("messageId"))
+                facts = metadata or {}
+                self.provider = facts.get("provider", self.provider)
+                self._whole(facts.get("messageId"))
             case ToolCallResult():
                 self._place(event)
             case RunFinished() | RunError():

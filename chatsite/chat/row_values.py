@@ -84,7 +84,10 @@ def columns_of(
 
 def used_in(entries: Iterable[Mapping[str, Any]]) -> list[ModelUsage]:
     """A run's usage, as its row holds it."""
-    return [ModelUsage(entry.get("model", ""), usage_of(entry)) for entry in entries]
+    return [
+        ModelUsage(entry.get("model", ""), usage_of(entry), entry.get("provider") or None)
+        for entry in entries
+    ]
 
 
 def usage_of(entry: Mapping[str, Any]) -> Usage:

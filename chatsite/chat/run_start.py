@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from agent.messages import Message
 from chatsite.chat import attachment_references, attachments, metering, models, row_values, statements
 from chatsite.chat.models import Run, Thread, new_run_id
-from chatsite.chat.problems import Busy, Conflict
+from chatsite.chat.problems import Busy, Conflict, Missing
 from chatsite.policies.quotas import Account
 
 TITLE_LENGTH = 60
@@ -50,8 +50,14 @@ class Begun:
 
 
 def locked(thread: Thread) -> Thread:
-    """The thread as it is now, held until the transaction ends (SQLite's IMMEDIATE holds everything already)."""
-    return Thread.objects.select_for_update().get(pk=thread.pk)
+    """The thread as it is now, held until the transaction ends (SQLite's IMMEDIATE holds everything already).
+
+    Raises Missing when it was thrown away, or removed, since it was looked up.
+    """
+    row = Thread.objects.select_for_update().filter(pk=thread.pk, deleted_at=None).first()
+    if row is None:
+        raise Missing
+    return row
 
 
 def check_free(thread: Thread, run_id: str | None) -> None:

@@ -202,7 +202,7 @@ async def _record_run(work: Running, begun: Begun, user: Any) -> None:
         await _say_all(work, begun, recorder, earlier, opening, user)
     finally:
         await recorder.close()
-    titles.name_soon(thread, run.model, live.transcript)
+    titles.name_soon(thread, user, run.model, live.transcript)
 
 
 async def _say_all(

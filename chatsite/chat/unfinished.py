@@ -42,12 +42,21 @@ End = RunError | RunFinished
 
 def used_by(events: Iterable[Event]) -> tuple[ModelUsage, ...]:
     """What a run's log says of the turns that came to their end, a subagent's included."""
-    usage: dict[str, Usage] = {}
+    usage: dict[tuple[str, str | None], Usage] = {}
     for event in events:
         if isinstance(event, StepFinished) and event.metadata:
-            model = str(event.metadata.get("model", ""))
-            usage[model] = usage.get(model, Usage()) + row_values.usage_of(event.metadata.get("usage", {}))
-    return tuple(ModelUsage(model, each) for model, each in usage.items() if each != Usage())
+            of = str(event.metadata.get("model", "")), event.metadata.get("provider")
+            usage[of] = usage.get(of, Usage()) + row_values.usage_of(event.metadata.get("usage", {}))
+    return tuple(
+        ModelUsage(model, each, provider) for (model, provider), each in usage.items() if each != Usage()
+    )
+
+
+def _answered_by(events: Iterable[Event]) -> str:
+    """The endpoint that answered last."""
+    ended = [event for event in events if isinstance(event, StepFinished) and event.subagent_run_id is None]
+    named = [event.metadata["provider"] for event in ended if event.metadata and "provider" in event.metadata]
+    return str(named[-1]) if named else ""
 
 
 def close_run(run_pk: int, *, code: str, message: str) -> bool:
@@ -109,6 +118,7 @@ def end(
             messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
             calls=(*_closed(run, left, given), *_closed_within(run, left, claimed)),
             turns=run.turns,
+            provider=_answered_by(told),
             metered=metering.is_metered(run),
         )
     )

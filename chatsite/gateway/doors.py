@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 from urllib.parse import parse_qs
+from uuid import uuid4
 
 from agent.wire.jsontext import dump
 from chatsite.accounts.keys import KeyView
@@ -14,10 +15,13 @@ from chatsite.gateway.bodies import Body, read_soon
 from chatsite.gateway.caller import JSON, Caller
 from chatsite.gateway.conf import setting
 from chatsite.gateway.errors import Refused
+from chatsite.gateway.quota import Quota
 from chatsite.gateway.relaying import relay
 from chatsite.gateway.routes import PublicModel, routes, unknown_model
+from chatsite.policies.quotas import Amount
 
 MOST_LISTED = 1000
+NOTHING_USED = Amount()
 NO_DATE = "1970-01-01T00:00:00Z"
 
 
@@ -43,10 +47,13 @@ class Doors:
         await caller.until_gone(self._count(caller, key, body))
 
     async def _count(self, caller: Caller, key: KeyView, body: Body) -> None:
-        place = await limits.enter(key)
+        place, quota = await limits.enter(key), Quota(key, uuid4().hex, body, ())
         try:
+            if refused := await quota.begin(NOTHING_USED):
+                raise refused
             count, is_estimate = await counting.count(body, routes(), caller.headers, caller.request_id)
         finally:
+            quota.end()
             place.leave()
         headers = [JSON, (b"x-threadloom-estimate", b"true")] if is_estimate else [JSON]
         await caller.reply(200, dump({"input_tokens": count}).encode(), headers)

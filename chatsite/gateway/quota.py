@@ -64,11 +64,12 @@ class Quota:
         self._begun = False
         self._asked: asyncio.Future[Over | None] | None = None
 
-    async def begin(self) -> Refused | None:
+    async def begin(self, need: Amount | None = None) -> Refused | None:
+        """`need`: what it may use, where that is not what an answer to it takes."""
         accounts = await self._accounts()
         if not accounts:
             return None
-        over = await self._ask(partial(quotas.admit, accounts, self._holder, self._need(), LEASE))
+        over = await self._ask(partial(quotas.admit, accounts, self._holder, need or self._need(), LEASE))
         self._begun = over is None
         if self._begun:
             _live.hold(self._holder)

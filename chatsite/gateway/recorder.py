@@ -23,7 +23,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from chatsite.accounts import usage
 from chatsite.accounts.usage import Used
 from chatsite.gateway import ledger, retention, rows, watched
-from chatsite.gateway.records import ExchangeRecord
+from chatsite.gateway.records import ExchangeRecord, RoundRecord
 from chatsite.usage.booking import book
 from chatsite.usage.tally import Tally, Use
 
@@ -209,7 +209,22 @@ def _count(figures: Tally, record: ExchangeRecord) -> None:
     # A name that no endpoint was asked for is whatever a caller wrote.
     model = record.model if record.rounds else ""
     end = record.error_code or ("left" if record.status == LEFT else "answered")
-    figures.add(use, model=model, user=record.user_id, end=end)
+    endpoints = {each.endpoint for each in record.rounds}
+    only = endpoints.pop() if len(endpoints) == 1 else ""
+    figures.add(use, model=model, user=record.user_id, end=end, endpoint=only)
+    for name in endpoints:
+        figures.add_endpoint(_part(use, [each for each in record.rounds if each.endpoint == name]), name)
+
+
+def _part(whole: Use, rounds: list[RoundRecord]) -> Use:
+    """What one endpoint had of a request: it failed where all that it was asked did."""
+    return whole._replace(
+        error=all(each.error_code or each.status >= 400 for each in rounds),
+        input_tokens=sum(each.usage.input_tokens for each in rounds),
+        output_tokens=sum(each.usage.output_tokens for each in rounds),
+        cost=float(sum(each.cost or 0 for each in rounds)),
+        ms=sum(each.ms for each in rounds),
+    )
 
 
 def _commit(records: list[ExchangeRecord], sums: dict[int, Used], figures: Tally) -> None:

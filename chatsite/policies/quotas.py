@@ -4,6 +4,9 @@
     go_on(accounts, holder, used, need)    a turn has ended, another is wanted (need None: none)
     settle(holder, total)                  it is over: the rest is booked, nothing is held any more
 
+    over(accounts)                         whether something small may be done beside: no request, nothing is held
+    book(accounts, used)                   what that used
+
 Rule 1: of N that begin at once each sees what the others hold, so that together they pass a limit by one turn and not
 by N. A turn may begin while less than the limit is used and held: the last one may go over it, none begins behind it.
 Rule 2: exact over all processes. Whoever decides holds the rows of its subjects until the transaction ends; the caller
@@ -173,6 +176,17 @@ def settle(holder: str, total: Amount) -> None:
             _book_on_key(hold.subject, total)
 
 
+def over(accounts: Sequence[Account]) -> Over | None:
+    return _first_over(accounts, count(_subjects(accounts), timezone.now()), requests=0)
+
+
+def book(accounts: Sequence[Account], used: Amount) -> None:
+    count(_subjects(accounts), timezone.now(), tokens=used.tokens, cost=used.cost)
+    for subject in _subjects(accounts):
+        if subject.startswith(KEY):
+            _book_on_key(subject, used, requests=0)
+
+
 def _rest_of(hold: Reservation, total: Amount) -> Counting:
     tokens = max(0, total.tokens - hold.booked_tokens)
     return hold.subject, 0, tokens, max(Decimal(0), total.cost - hold.booked_cost)
@@ -207,9 +221,9 @@ def _free(rows: QuerySet[Reservation]) -> list[int]:
     return list(rows.select_for_update(skip_locked=skip).values_list("pk", flat=True))
 
 
-def _book_on_key(subject: str, total: Amount) -> None:
+def _book_on_key(subject: str, total: Amount, requests: int = 1) -> None:
     """A key's own books have what it used here beside what it used at the gateway."""
-    used = usage.Used(1, total.tokens - total.output, total.output, total.cost)
+    used = usage.Used(requests, total.tokens - total.output, total.output, total.cost)
     usage.book({int(subject.removeprefix(KEY)): used})
 
 

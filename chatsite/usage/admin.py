@@ -157,6 +157,7 @@ def tables_of(figures: Figures) -> Iterator[Table]:
     )
     for name, title, first, top in (
         ("models", _("By model"), _("Model"), figures.models),
+        ("endpoints", _("By endpoint"), _("Endpoint"), figures.endpoints),
         ("users", _("By user"), _("User"), figures.users),
         ("tools", _("By tool"), _("Tool"), figures.tools),
         ("ends", _("How they ended"), _("Stop reason"), figures.ends),

@@ -21,7 +21,7 @@ from chatsite.usage.models import Day
 from chatsite.usage.tally import Sum, percentile, spread_of
 
 MOST_LISTED = 50
-KINDS = {"models": "model", "users": "user", "tools": "tool", "ends": "end"}
+KINDS = {"models": "model", "endpoints": "endpoint", "users": "user", "tools": "tool", "ends": "end"}
 NUMBERS = ("count", "errors", "input_tokens", "output_tokens", "cost", "ms")
 TOTALS = {f"{name}_": Total(name) for name in NUMBERS}
 TIMED = ("all", "model")
@@ -30,7 +30,7 @@ TIMED = ("all", "model")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One day, model, user, tool or end."""
+    """One day, model, endpoint, user, tool or end."""
 
     name: str
     sum: Sum
@@ -62,6 +62,7 @@ class Figures:
     total: Line
     days: tuple[Line, ...]
     models: Top
+    endpoints: Top
     users: Top
     tools: Top
     ends: Top

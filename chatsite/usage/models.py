@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Day(models.Model):
-    """What was used on one day (UTC), by one model, user, tool or end; or by all.
+    """What was used on one day (UTC), by one model, endpoint, user, tool or end; or by all.
 
     `value` of a user is the key of their row as text. `spread` counts by how long things took (`tally.bucket_of`).
     """
@@ -15,10 +15,12 @@ class Day(models.Model):
     class Source(models.TextChoices):
         CHAT = "chat", _("Chat")
         GATEWAY = "gateway", _("Gateway")
+        TITLE = "title", _("Names of threads")
 
     class About(models.TextChoices):
         ALL = "all"
         MODEL = "model"
+        ENDPOINT = "endpoint"
         USER = "user"
         TOOL = "tool"
         END = "end"

@@ -20,7 +20,7 @@ LONGEST_VALUE = 200
 
 
 class Use(NamedTuple):
-    """One run or exchange, or one call of a tool (`about` is "tool", and `value` its name)."""
+    """One run, exchange or naming of a thread; one call of a tool; or what one endpoint had of a run or an exchange."""
 
     day: date
     source: str
@@ -82,11 +82,14 @@ class Tally:
         return bool(self._alike)
 
     def add(self, use: Use, **about: object) -> None:
-        """Count it once for all, and once for each of its `model`, `user` and `end` that is known."""
+        """Count it once for all, and once for each of its `model`, `endpoint`, `user` and `end` that is known."""
         self._alike[use.day, use.source, (ALL, *about.items())].add(use)
 
     def add_tool(self, use: Use, name: str) -> None:
         self._alike[use.day, use.source, (("tool", name),)].add(use)
+
+    def add_endpoint(self, use: Use, name: str) -> None:
+        self._alike[use.day, use.source, (("endpoint", name),)].add(use)
 
     def merge(self, other: Tally) -> None:
         for key, amount in other._alike.items():

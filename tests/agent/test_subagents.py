@@ -565,6 +565,28 @@ async def test_one_that_does_not_listen_is_closed_all_the_same(monkeypatch):
     assert told.stop_reason == "cancelled"
 
 
+async def test_one_whose_model_is_slow_to_let_go_is_stopped_and_not_broken(monkeypatch):
+    from agent import tool_calls
+
+    monkeypatch.setattr(tool_calls, "GRACE", 0.02)
+    stopping = ctx()
+
+    class Clings:
+        name = "clings"
+
+        async def stream(self, request):
+            yield ev.TextMessageStart(message_id=request.message_id)
+            try:
+                stopping.abort.abort()
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.Event().wait()
+
+    helper = subagent_tool(Agent(Clings(), "m"), name="help", description="")
+    told = await outer(ask("x"), tools=[helper], ctx=stopping)
+    assert (told.codes, told.stop_reason) == (["aborted"], "cancelled")
+
+
 async def test_ending_it_from_inside_ends_no_other():
     class Enough(Middleware):
         def on_start(self, ctx):

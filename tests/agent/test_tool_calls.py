@@ -699,6 +699,11 @@ async def test_whoever_stops_reading_ends_the_tools():
     assert ended.is_set()
 
 
+async def test_parts_hold_nothing_that_a_database_cannot():
+    parts = content_of([TextPart("a\x00b\ud800"), ImagePart("image/png", data="AAAA", name="\ud83d.png")])
+    assert parts == (TextPart("a\ufffdb\ufffd"), ImagePart("image/png", data="AAAA", name="\ufffd.png"))
+
+
 async def test_content_of_is_what_the_model_reads():
     assert content_of({"a": 1}) == '{"a":1}'
 

@@ -13,8 +13,9 @@ from django.test import AsyncClient
 from django.urls import reverse
 from django.utils import timezone
 
+from agent.messages import user_message
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, organizing, transfer_form
+from chatsite.chat import acting, actions, commands, db, organizing, transfer_form
 from chatsite.chat.command_values import Organize, Send
 from chatsite.chat.models import Message, Share, Thread
 from chatsite.chat.problems import Missing
@@ -83,6 +84,25 @@ async def test_a_rename_is_seen_while_a_run_is_at_work(person, plays, settled, c
     gate.set()
     await settled()
     assert (await now(done.thread)).title == "Another name"
+
+
+async def test_what_is_not_given_is_left_as_another_made_it_in_the_same_moment(person, thread):
+    seen = await now(thread)
+    await db.write(organizing.name_by_model, thread.pk, "The weather of Oslo")
+    kept = await db.write(organizing.organize, thread=seen, pinned=True)
+    assert (kept.title, (await now(thread)).title) == ("The weather of Oslo", "The weather of Oslo")
+    await db.write(organizing.organize, thread=seen, deleted=True)
+    await db.write(organizing.organize, thread=seen, title="Another")
+    assert (await now(thread)).deleted_at is not None
+
+
+async def test_a_thread_that_was_thrown_away_since_it_was_looked_up_takes_no_message(person, thread):
+    start = await acting.start_of(person, "", door="page")
+    await db.write(organizing.organize, thread=thread, deleted=True)
+    asked = {"message": user_message("late", "And Bergen?"), "client_id": "late", "start": start}
+    with pytest.raises(Missing):
+        await acting.begin_run(person, actions.send_message, thread=thread, **asked)
+    assert not await db.read(Message.objects.filter(public_id="late").exists)
 
 
 async def test_a_pinned_thread_stands_first(client, person, thread, plays, settled):

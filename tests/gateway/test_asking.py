@@ -363,6 +363,17 @@ async def test_a_call_of_a_tool_that_only_a_failing_hook_knows_never_reaches_the
     assert "42" not in str(decision)
 
 
+async def test_nor_where_the_hook_fails_already_when_it_is_asked_for_its_calls():
+    class Broken(Brings):
+        async def claims(self, turn, call):
+            raise RuntimeError("the secret is 42")
+
+    asking = Asking([Broken()], request())
+    await asking.before()
+    decision = await asking.ask(turn(("c1", "find")))
+    assert (decision.action, decision.reason) == ("last", "hook_failed")
+
+
 async def test_nor_beside_a_call_of_the_callers_own():
     asking = Asking([Brings()], request(MINE))
     await asking.before()

@@ -233,3 +233,16 @@ async def test_what_a_request_used_is_booked_when_the_database_is_back(http, sta
     assert (await http.post(MESSAGES, json=asking())).status_code == 200
     assert await used() == (1, 30)
     assert len(tries) == 2
+
+
+async def test_counting_tokens_is_a_request_for_peoples_limits_and_takes_no_tokens(http, standin):
+    serve(openai_at(standin))
+    await everybody_may(requests_per_day=2, runs_at_once=1)
+    for _ in range(2):
+        assert (await http.post(f"{MESSAGES}/count_tokens", json=asking())).status_code == 200
+        await off_loop(quota.settled)
+    for path in (f"{MESSAGES}/count_tokens", MESSAGES):
+        refused = await http.post(path, json=asking())
+        assert refused.status_code == 429
+        assert "2 requests of today are used up" in message_of(refused)
+    assert await used() == (2, 0)

@@ -19,7 +19,7 @@ from chatsite.adminkit.sheets import safe
 from chatsite.chat import booking as chat_booking
 from chatsite.chat.models import Run, Thread, ToolCall
 from chatsite.gateway.recorder import recorder
-from chatsite.gateway.records import ExchangeRecord
+from chatsite.gateway.records import ExchangeRecord, RoundRecord
 from chatsite.usage.booking import book
 from chatsite.usage.figures import figures_of
 from chatsite.usage.models import Day
@@ -293,3 +293,19 @@ def test_a_page_lists_the_most_frequent_and_sums_up_the_others_and_the_csv_has_a
     said = admin.get(f"{PAGE}?csv=users").text.splitlines()
     assert len(said) == 301
     assert sum(int(line.split(",")[1]) for line in said[1:]) == 310
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_each_endpoint_had_of_an_exchange_is_counted_and_one_that_failed_is_an_error_of_its_own(person):
+    for rounds in (
+        [RoundRecord(endpoint="one", status=503), RoundRecord(endpoint="two", status=200, usage=Usage(5, 1))],
+        [RoundRecord(endpoint="two", status=200, usage=Usage(3, 2))],
+    ):
+        recorder.note(
+            ExchangeRecord(request_id="r", user_id=person.pk, model="fox", status=200, rounds=rounds)
+        )
+    assert recorder.flush()
+    lines = figures_of(TODAY, TODAY).endpoints.lines
+    assert {line.name: (line.sum.count, line.sum.errors, line.sum.tokens) for line in lines} == {
+        "one": (1, 1, 0), "two": (2, 0, 11)
+    }  # fmt: skip

@@ -105,6 +105,7 @@ def _facts(turn: Turn, answer: Message | None) -> Iterator[tuple[str, str]]:
         yield _("Size"), _("%(n)s bytes") % {"n": f"{turn.size:,}"}
     if turn.sent > 1:
         yield _("Sent"), _("%(n)s times, with what the endpoint asked for") % {"n": turn.sent}
+    yield _("Answered by"), words.plain(str(metadata.get("provider") or "")) or NOTHING
     yield _("Finish reason"), (answer.finish_reason if answer else None) or NOTHING
     usage = metadata.get("usage") or {}
     yield _("Tokens"), f"{usage.get('inputTokens', 0):,} / {usage.get('outputTokens', 0):,}"

@@ -43,6 +43,7 @@ class Turn:
     finish_reason: str
     provider_reason: str
     model: str
+    provider: str
     tokens: str
     duration: str
     calls: str
@@ -175,7 +176,7 @@ def _facts(segment: Segment, run: Run) -> Iterator[tuple[str, str]]:
             (_("Finish reason"), run.finish_reason),
             (_("Error"), " – ".join(filter(None, [segment.run.error_code, told(segment.run.error)]))),
             (_("Model"), run.model),
-            (_("Provider"), run.provider),
+            (_("Endpoint"), run.provider),
             (_("Door"), run.door),
             (_("Resumes"), segment.run.resumes and f"{segment.run.resumes} ({run.continuation})"),
             (_("Turns"), str(run.turns or "")),
@@ -202,6 +203,7 @@ def _turn(message: Message, tree: _Tree, *, is_open: bool) -> Turn:
         finish_reason=finish_words(message.role, message.finish_reason, is_open=is_open),
         provider_reason=str(message.metadata.get("providerReason") or ""),
         model=words.plain(str(message.metadata.get("model") or "")) or NOTHING,
+        provider=words.plain(str(message.metadata.get("provider") or "")),
         tokens=_tokens(usage.get("inputTokens", 0), usage.get("outputTokens", 0)) or NOTHING,
         duration=words.duration(took) if isinstance(took, int) else NOTHING,
         calls=", ".join(words.plain(call.name) for call in message.tool_calls) or NOTHING,

@@ -40,7 +40,11 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
         else ""
     )
     # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
-    facts = "" if links.is_continued(run) else _facts(links.runs_of_answer(run))
+    facts = (
+        ""
+        if links.is_continued(run)
+        else _facts(links.runs_of_answer(run), _endpoints(segment) if links.own else "")
+    )
     action = end.action or ("" if _is_answered(segment) else "retry")
     acts = "" if went_on else _acts(segment, links, again=action not in {"retry", "resume"})
     picks = _pickers(segment, links)
@@ -88,13 +92,20 @@ def _has_answer(segment: Segment) -> bool:
     return any(message.role == "assistant" and message.text.strip() for message in segment.messages)
 
 
-def _facts(runs: Sequence[RunView]) -> str:
-    """Model, time, tokens and money of the runs of one answer, as far as they are known."""
+def _endpoints(segment: Segment) -> str:
+    """Who answered its turns: of several endpoints that serve a model it may be any."""
+    said = (message.metadata.get("provider") for message in segment.messages if message.role == "assistant")
+    return ", ".join(dict.fromkeys(words.plain(name) for name in said if name and isinstance(name, str)))
+
+
+def _facts(runs: Sequence[RunView], endpoints: str) -> str:
+    """Model, endpoint, time, tokens and money of the runs of one answer, as far as they are known."""
     tokens = sum(run.usage.total_tokens for run in runs)
     times = [run.duration_ms for run in runs if run.duration_ms is not None]
     costs = [run.cost for run in runs if run.cost is not None]
     facts = [
         escape(words.plain(runs[-1].model)),
+        escape(endpoints),
         words.duration(sum(times) if times else None),
         words.count(tokens, "token") if tokens else "",
         escape(words.money(sum(costs))) if costs else "",
