@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection
 from django.db.migrations.recorder import MigrationRecorder
@@ -197,3 +198,14 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(tmp_path, mon
     with sqlite3.connect(target) as copy:
         assert copy.execute("SELECT DISTINCT moment FROM t").fetchall() == [(0,)]
     assert sorted(path.name for path in tmp_path.glob("*b.sqlite3*")) == ["b.sqlite3"]
+
+
+def test_the_database_has_each_constraint_and_index_that_a_model_names():
+    """A migration may take one away without a word: PostgreSQL's forgot that a thread has one active run."""
+    missing = []
+    for model in apps.get_models():
+        with connection.cursor() as cursor:
+            there = connection.introspection.get_constraints(cursor, model._meta.db_table)
+        named = [each.name for each in (*model._meta.constraints, *model._meta.indexes)]
+        missing += [f"{model._meta.db_table}: {name}" for name in named if name not in there]
+    assert missing == []

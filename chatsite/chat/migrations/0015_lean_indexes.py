@@ -27,6 +27,11 @@ class Migration(migrations.Migration):
             name='thread',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='chat.thread'),
         ),
+        # On PostgreSQL what takes the index of a key away takes each index of that one column, this one too.
+        migrations.RemoveConstraint(
+            model_name='run',
+            name='chat_one_active_run_a_thread',
+        ),
         migrations.AlterField(
             model_name='run',
             name='thread',
@@ -63,5 +68,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='message',
             constraint=models.UniqueConstraint(condition=models.Q(('client_id__isnull', False)), fields=('thread', 'client_id'), name='chat_client_id_in_thread'),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ['queued', 'running'])), fields=('thread',), name='chat_one_active_run_a_thread'),
         ),
     ]
