@@ -26,7 +26,7 @@ LISTS = {
     "chat/thread": (
         "", "p=2", "p={last}", "o=8", "o=-8", "o=-9", "o=-10", "o=-11", "o=-12", "o=-13", "o=10", "o=14",
         "min_errors=2", "min_tokens=80000", "min_turns=10&max_turns=12&{day}",
-        "state=failed", "state=finished", "stop_reason=length", "owner=user7", "{day}",
+        "state=failed", "state=finished", "stop_reason=length", "owner=user7", "{day}", "tool=tool_3",
         "q=thread-1234", "q=user7", "q=nothing",
     ),
     "chat/run": (

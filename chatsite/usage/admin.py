@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from chatsite import outcomes
 from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
 from chatsite.adminkit.sheets import csv_response
 from chatsite.phrases import duration, money, number
@@ -162,6 +163,7 @@ def tables_of(figures: Figures) -> Iterator[Table]:
         ("tools", _("By tool"), _("Tool"), figures.tools),
         ("ends", _("How they ended"), _("Stop reason"), figures.ends),
     ):
+        top = replace(top, lines=tuple(map(_in_words, top.lines))) if name == "ends" else top
         pictures = tuple(_of_lines(name, title, top.lines[:MOST_DRAWN]))
         yield Table(name, title, first, pictures, tuple(_with_others(top)), 0)
 
@@ -191,6 +193,10 @@ def _of_lines(name: str, title: str, lines: Sequence[Line]) -> Iterator[SafeStri
     if lines:
         rows = [(line.name, float(line.sum.count)) for line in lines]
         yield charts.lying(name, title, rows, number)
+
+
+def _in_words(line: Line) -> Line:
+    return replace(line, name=outcomes.called(outcomes.STOP_REASONS, line.name))
 
 
 def _with_others(top: Top) -> Iterator[tuple[str, ...]]:

@@ -299,7 +299,7 @@ async def test_a_run_at_work_is_shown_as_far_as_it_is(admin, person, plays, sett
     text = ""
     while "The first half" not in text:
         text = await db.read(page, admin, transcript(done.thread))
-    assert '<span class="loom-state running">running</span>' in text
+    assert '<span class="loom-state running">at work</span>' in text
     assert "<code>still open</code>" in text
     gate.set()
     await settled()

@@ -159,6 +159,14 @@ def test_runs_are_found_by_what_they_came_to(admin, three):
     assert titles(page(admin, listing("run", min_duration_ms=4.9, state="finished"))) == ["Much"]
 
 
+def test_threads_are_found_by_the_tools_they_called(admin, three):
+    ToolCall.objects.filter(run__thread=three[1], call_id="c2").update(name="send_email")
+    ToolCall.objects.create(run=three[0].runs.get(), call_id="c", name="look", state="done")
+    assert titles(page(admin, listing("thread", tool="look"))) == ["Much", "Little"]
+    assert titles(page(admin, listing("thread", tool="send_email"))) == ["Much"]
+    assert not titles(page(admin, listing("thread", tool="no_such_tool")))
+
+
 def test_what_is_not_counted_yet_is_shown_as_it_is(admin, three):
     cells = re.findall(
         r'class="field-(turns|tools|failures|tokens)[^"]*">(?:<a[^>]*>)?([^<]*)',

@@ -68,6 +68,14 @@ class CalledFilter(ToolNameFilter):
         return rows.filter(pk__in=newest)
 
 
+class ThreadCalledFilter(CalledFilter):
+    """Threads in which a tool was called."""
+
+    def chosen(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        newest = ToolCall.objects.filter(name=value).order_by("-created_at")
+        return rows.filter(pk__in=newest.values("run__thread_id")[:NEWEST])
+
+
 class ErrorCodeFilter(ValueFilter):
     title = _("error code")
     parameter_name = "error_code"

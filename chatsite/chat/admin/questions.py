@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from chatsite.adminkit.base import USERNAME, Link, ReadOnlyAdmin, as_json, link_to, list_url, row_url
 from chatsite.adminkit.filters import DayFilter
 from chatsite.adminkit.reading import Subject
+from chatsite.chat.admin import naming
 from chatsite.chat.admin.subjects import in_thread, name_for, name_threads, subject_of, transcript_url
 from chatsite.chat.models import ApprovalRule, Interrupt, ToolCall
 
@@ -22,7 +23,7 @@ class InterruptAdmin(ReadOnlyAdmin):
         "public_id", "run", "tool_name", "tool_call_id", "status", "pretty_data", "pretty_edit", "reason",
         "answered_by", "answered_at", "door", "resumed_by", "expires_at", "created_at",
     )  # fmt: skip
-    list_display = ("tool_name", "status", "answered_by", "answered_at", "door", "in_thread", "created_at")
+    list_display = ("tool_name", "status", "answered_by", "answered_at", "by_door", "in_thread", "created_at")
     list_select_related = ("thread", "answered_by")
     heavy = ("data", "edited_arguments")
     ordering = ("-created_at", "-pk")
@@ -46,6 +47,10 @@ class InterruptAdmin(ReadOnlyAdmin):
     @admin.display(description=_("thread"))
     def in_thread(self, row: Any) -> SafeString:
         return in_thread(row)
+
+    @admin.display(description=_("door"))
+    def by_door(self, row: Any) -> str:
+        return naming.called(naming.DOORS, row.door)
 
     @admin.display(description=_("as it was asked"))
     def pretty_data(self, row: Any) -> SafeString | str:

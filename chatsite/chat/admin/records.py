@@ -48,6 +48,7 @@ class ThreadAdmin(ReadOnlyAdmin):
     list_filter = (
         filters.LastStateFilter,
         filters.LastStopReasonFilter,
+        filters.ThreadCalledFilter,
         filters.OwnerFilter,
         filters.FiguresFilter,
         DayFilter,

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from agent.messages import Message
 from chatsite.adminkit.base import NOTHING, list_url
 from chatsite.chat import store
+from chatsite.chat.admin import naming
 from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.render import words
@@ -74,6 +75,7 @@ class Block:
 
     run: Run | None
     state: str
+    word: str
     facts: tuple[tuple[str, str], ...]
     html: SafeString
     turns: tuple[Turn, ...]
@@ -159,7 +161,8 @@ def _place_of(run_pk: str | None, state: ThreadState, runs: Mapping[str, Run]) -
 def _block(html: SafeString, segment: Segment, run: Run | None, tree: _Tree) -> Block:
     return Block(
         run=run,
-        state=segment.run.state if run else gettext("no run"),
+        state=segment.run.state if run else "",
+        word=naming.called(naming.RUN_STATES, segment.run.state) if run else gettext("no run"),
         facts=tuple(_facts(segment, run)) if run else (),
         html=html,
         turns=tuple(_turns(segment, tree)),
@@ -172,12 +175,15 @@ def _facts(segment: Segment, run: Run) -> Iterator[tuple[str, str]]:
     yield from (
         (name, value)
         for name, value in (
-            (_("Stop reason"), segment.run.stop_reason),
+            (
+                _("Stop reason"),
+                segment.run.stop_reason and naming.called(naming.STOP_REASONS, segment.run.stop_reason),
+            ),
             (_("Finish reason"), run.finish_reason),
             (_("Error"), " – ".join(filter(None, [segment.run.error_code, told(segment.run.error)]))),
             (_("Model"), run.model),
             (_("Endpoint"), run.provider),
-            (_("Door"), run.door),
+            (_("Door"), naming.called(naming.DOORS, run.door)),
             (_("Resumes"), segment.run.resumes and f"{segment.run.resumes} ({run.continuation})"),
             (_("Turns"), str(run.turns or "")),
             (_("Tokens"), _tokens(usage.input_tokens, usage.output_tokens)),
