@@ -29,6 +29,7 @@ from chatsite.chat import figures
 from chatsite.chat.admin import eventlog, filters, naming, replay, requests_page, stopping, transcript
 from chatsite.chat.admin.subjects import name_threads, short_id, subject_of, transcript_url
 from chatsite.chat.models import Message, Run, ToolCall
+from chatsite.chat.models.threads import FIGURES
 from chatsite.chat.render import words
 
 
@@ -48,7 +49,7 @@ class RunAdmin(ReadOnlyAdmin):
     heavy = ("usage", "error", "receipt", "given")
     ordering = ("-created_at", "-pk")
     sortable_by = ("turns", "tools", "failures", "tokens", "money_spent", "took", "created_at")
-    counted = ("turns", "calls", "errors")
+    counted = FIGURES
     list_filter = (
         filters.StateFilter,
         filters.StopReasonFilter,

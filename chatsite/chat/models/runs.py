@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from chatsite.chat.models.ids import new_run_id
-from chatsite.chat.models.threads import Thread
+from chatsite.chat.models.threads import FIGURES, Thread
 
 
 class Run(models.Model):
@@ -57,11 +57,11 @@ class Run(models.Model):
     error_code = models.CharField(max_length=100, blank=True)
     turns = models.PositiveIntegerField(default=0)
     usage = models.JSONField(default=list, blank=True, help_text="AG-UI TokenUsage, one entry a model.")
-    tokens = models.PositiveBigIntegerField(default=0, db_index=True, help_text="In and out, of its end.")
+    tokens = models.PositiveBigIntegerField(default=0, help_text="In and out, of its end.")
     cost = models.FloatField(
-        null=True, blank=True, db_index=True, help_text="In the money of MODEL_PRICES, as they were then."
+        null=True, blank=True, help_text="In the money of MODEL_PRICES, as they were then."
     )
-    duration_ms = models.PositiveBigIntegerField(null=True, blank=True, db_index=True)
+    duration_ms = models.PositiveBigIntegerField(null=True, blank=True)
     calls = models.PositiveIntegerField(
         null=True, blank=True, help_text="Calls of tools; none until the figures of its day have it."
     )
@@ -107,7 +107,7 @@ class Run(models.Model):
                 models.Index(
                     fields=[name, "id"], condition=models.Q(calls__isnull=False), name=f"chat_run_by_{name}"
                 )
-                for name in ("turns", "calls", "errors")
+                for name in FIGURES
             ),
         )
         constraints = (
