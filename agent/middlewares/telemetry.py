@@ -77,6 +77,7 @@ class Telemetry(Middleware):
         self._tokens[0] += turn.usage.input_tokens
         self._tokens[1] += turn.usage.output_tokens
         facts = {
+            "gen_ai.provider.name": turn.provider,  # of several it may not be the one that was asked first
             "gen_ai.response.model": turn.model,
             "gen_ai.usage.input_tokens": turn.usage.input_tokens,
             "gen_ai.usage.output_tokens": turn.usage.output_tokens,

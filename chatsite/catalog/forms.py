@@ -88,7 +88,10 @@ class EndpointForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["headers"] = self.instance.headers | dict.fromkeys(self.instance.sealed_headers, KEPT)
+        given = self.instance.headers | dict.fromkeys(self.instance.sealed_headers, KEPT)
+        self.initial["headers"] = dict(
+            sorted(given.items())
+        )  # each database keeps them in an order of its own
         self.secret_headers: dict[str, str] = {}
 
     def clean_name(self) -> str:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from agent import Agent, Resolution, ToolContext, ToolError, max_iterations, tool
 from agent import events as ev
-from agent.errors import ProviderError
+from agent.errors import ProviderError, ProviderUnavailable
 from agent.messages import TextPart, ToolResultPart, Usage
 from agent.middlewares import Redact, Telemetry, ToolCache, ToolCallBudget
 from agent.middlewares import telemetry as telemetry_module
+from agent.providers.routed import Routed
 from agent.providers.scripted import ScriptedProvider, Turn
 from tests.agent.runs import Told, context, drive, play, said
 
@@ -359,6 +360,14 @@ class Tracer:
         return self.spans[-1]
 
 
+class _Silent:
+    name = "one"
+
+    async def stream(self, request: Any) -> Any:
+        raise ProviderUnavailable("down")
+        yield
+
+
 async def traced(*turns: Turn, **rest: Any) -> tuple[Told, list[Span]]:
     tracer = Tracer()
     told = await through(lambda: Telemetry(tracer), turns=turns, **rest)
@@ -415,6 +424,13 @@ async def test_a_run_that_fails_or_is_stopped_ends_its_spans():
     ctx.abort.abort()
     _, spans = await traced(Turn("Hi."), ctx=ctx)
     assert spans[0].attributes["threadloom.run.stop_reason"] == "cancelled"
+
+
+async def test_a_turns_span_names_the_endpoint_that_answered_it():
+    tracer = Tracer()
+    routed = Routed([(_Silent(), "m"), (ScriptedProvider(Turn("ok"), name="two"), "m")])
+    await drive(Agent(routed, "m", middleware=(lambda: Telemetry(tracer),)))
+    assert [span.attributes["gen_ai.provider.name"] for span in tracer.spans] == ["one", "two"]
 
 
 async def test_without_the_api_nothing_happens(monkeypatch):

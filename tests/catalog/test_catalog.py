@@ -119,7 +119,8 @@ def test_headers_that_hold_a_key_are_sealed_sent_and_never_shown_again(root, set
         kept = str(cursor.fetchall())
     seen = page + kept + str(list(Entry.objects.values())) + repr(entries.entry_of(row)) + caplog.text
     assert not [text for text in SECRETS.values() if text in seen]
-    assert f"x-team: ours\nx-api-key: {forms.KEPT}\n" in page
+    assert f"cookie: {forms.KEPT}\nx-api-key: {forms.KEPT}\n" in page
+    assert "\nx-team: ours" in page
     assert {name: sent[name] for name in SECRETS} == SECRETS
     assert sent["x-team"] == "ours"
     assert set(SECRETS.values()) < set(entries.Entries((entries.entry_of(row),)).secrets)
