@@ -11,7 +11,10 @@ import asyncio
 import time
 from typing import Any
 
-from daphne import http_protocol, server, ws_protocol  # first: it chooses Twisted's reactor
+from chatsite.operator.sparing import unloaded
+
+with unloaded():
+    from daphne import http_protocol, server, ws_protocol  # first: it chooses Twisted's reactor
 
 from autobahn.exception import Disconnected  # isort: skip
 from twisted.internet import reactor

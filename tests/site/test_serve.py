@@ -207,6 +207,22 @@ print(*(name for name in sys.modules if sys.modules[name] is not None))
 """
 
 
+WITH_DAPHNE = """
+import sys, chatsite.asgi, chatsite.operator.daphne
+print(*sys.modules)
+import OpenSSL.SSL, autobahn.wamp.auth, cryptography.x509
+print(autobahn.wamp.auth.compute_totp.__module__)
+"""
+
+
+def test_daphne_comes_without_tls_which_is_there_for_who_asks_later(tmp_path):
+    ended = manage("shell", "--verbosity", "0", "-c", WITH_DAPHNE, DATA_DIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    loaded, later = ended.stdout.splitlines()
+    assert not set(loaded.split()) & {"OpenSSL", "cryptography", "autobahn.wamp.auth", "service_identity"}
+    assert later == "autobahn.wamp.auth"
+
+
 def test_a_start_loads_nothing_that_only_some_servers_need(tmp_path):
     ended = manage("shell", "--verbosity", "0", "-c", LOADED, DATA_DIR=str(tmp_path))
     assert ended.returncode == 0, ended.stderr
