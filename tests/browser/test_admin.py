@@ -60,7 +60,7 @@ def test_somebody_who_is_no_admin_sees_none_of_it(chat: Chat, context_of, person
     page = context_of(person).new_page()
     page.goto("/admin/chat/thread/")
     expect(page.locator("#result_list")).to_have_count(0)
-    expect(page.locator("h1")).to_have_text("Not allowed")
+    expect(page.locator("h1")).to_have_text("Not for this account")
 
 
 def test_an_admin_opens_a_thread_with_a_reason_replays_its_run_and_reads_its_requests(
