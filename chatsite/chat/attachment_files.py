@@ -10,9 +10,13 @@ A folder that was not taken along is no bug: whoever reads hears that the bytes 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from django.utils.translation import gettext
@@ -23,6 +27,8 @@ from chatsite.chat.filetypes import TEXT, Untaken, safe_name, type_of
 from chatsite.chat.models import Attachment
 from chatsite.chat.problems import Invalid, Problem, TooLong
 from chatsite.phrases import figure
+
+log = logging.getLogger(__name__)
 
 MB = 1024 * 1024
 
@@ -37,6 +43,22 @@ class Unattached(Problem):
 class NoFiles(Problem):
     code = "attachments_off"
     words = lazy("This server keeps no files: its ATTACHMENTS_DIR is not set.")
+
+
+class NotKept(Problem):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "attachment_not_kept"
+    words = lazy("The server cannot keep the file: its disk is full or not there.")
+
+
+@contextmanager
+def on_disk() -> Iterator[None]:
+    """Around whatever puts a file on its way: what the disk refuses is said, to people and in the log."""
+    try:
+        yield
+    except OSError as error:
+        log.error("a file could not be kept: %s", error)
+        raise NotKept from error
 
 
 def most_bytes() -> int:

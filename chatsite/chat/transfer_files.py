@@ -17,8 +17,9 @@ from itertools import islice
 from typing import Any
 
 from chatsite.chat import attachment_files, attachments, uploads
-from chatsite.chat.attachment_files import MB, Draft, Unattached, draft_of
+from chatsite.chat.attachment_files import MB, Draft, Unattached, draft_of, on_disk
 from chatsite.chat.attachment_references import SCHEME, id_in
+from chatsite.chat.conf import setting
 from chatsite.chat.filetypes import IMAGES
 from chatsite.chat.models import Thread
 from chatsite.chat.problems import TooLong
@@ -49,15 +50,18 @@ def with_bytes(file: ThreadFile, thread: Thread) -> ThreadFile:
 
 async def kept(owner: Any, file: ThreadFile) -> ThreadFile:
     """The file with references to attachments of the owner's in the place of bytes. It is changed."""
-    found = await asyncio.to_thread(here(_drafts, file))
-    for number, (part, draft) in enumerate(found):
-        try:
-            row = await uploads.stored(owner, draft)
-        except BaseException:
-            for _, later in found[number:]:
-                later.drop()
-            raise
-        part.data, part.url = None, SCHEME + row.public_id
+    if setting("ATTACHMENTS_DIR") is None:
+        return file
+    with on_disk():
+        found = await asyncio.to_thread(here(_drafts, file))
+        for number, (part, draft) in enumerate(found):
+            try:
+                row = await uploads.stored(owner, draft)
+            except BaseException:
+                for _, later in found[number:]:
+                    later.drop()
+                raise
+            part.data, part.url = None, SCHEME + row.public_id
     return file
 
 

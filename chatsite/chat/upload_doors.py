@@ -54,10 +54,7 @@ async def _upload(user: Any, query: Mapping[str, str], pieces: Pieces, length: i
         raise Invalid(
             gettext("name: say what the file is called, as `POST /api/attachments?name=report.pdf`.")
         )
-    try:
-        row = await take(user, name, pieces, length)
-    except OSError as error:
-        raise NotStored("The server cannot keep the file: its disk is full or not there.") from error
+    row = await take(user, name, pieces, length)
     told = {"id": row.public_id, "name": row.name, "mimeType": row.mime_type, "size": row.size}
     return json_reply(HTTPStatus.CREATED, told)
 
@@ -71,6 +68,8 @@ async def upload_view(request: HttpRequest) -> HttpResponseBase:
         user = await db.read(access.entering, credential, addresses.of_request(request))
     except KeyRefused as problem:
         return api_doors.as_django(refusal(problem))
+    except DatabaseError:
+        return api_doors.as_django(refusal(NotStored()))
     if user is None:
         return api_doors.as_django(json_reply(401, error_body("unauthorized", NOBODY)))
     if request.method != "POST":
@@ -82,6 +81,8 @@ async def upload_view(request: HttpRequest) -> HttpResponseBase:
         reply = await _upload(user, request.GET.dict(), pieces_of_form(request), _length_of(headers))
     except Problem as problem:
         reply = refusal(problem)
+    except DatabaseError:
+        reply = refusal(NotStored())
     return api_doors.as_django(reply)
 
 

@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 
 from agent.messages import Message, Part
 from chatsite.chat import attachment_files, attachment_references, attachments, db, draining
-from chatsite.chat.attachment_files import Draft, Incoming, Unattached, draft_of
+from chatsite.chat.attachment_files import Draft, Incoming, Unattached, draft_of, on_disk
 from chatsite.chat.attachment_references import Given
 from chatsite.chat.attachments import NoRoom
 from chatsite.chat.conf import setting
@@ -47,7 +47,8 @@ async def take(owner: Any, name: str, pieces: Pieces, length: int | None) -> Att
         raise NoRoom(words % {"count": AT_ONCE})
     _at_work[owner.pk] = _at_work.get(owner.pk, 0) + 1
     try:
-        return await stored(owner, await _drafted(name, pieces))
+        with on_disk():
+            return await stored(owner, await _drafted(name, pieces))
     finally:
         _at_work[owner.pk] -= 1
         if not _at_work[owner.pk]:
@@ -84,7 +85,8 @@ async def with_files_kept(owner: Any, message: Message) -> Message:
     if sum(isinstance(part, Given) for part in message.parts) > most:
         words = gettext("A message takes at most %(most)s files. Send the others with another one.")
         raise Unattached(words % {"most": most})
-    return replace(message, parts=tuple([await _kept_part(owner, part) for part in message.parts]))
+    with on_disk():
+        return replace(message, parts=tuple([await _kept_part(owner, part) for part in message.parts]))
 
 
 async def _kept_part(owner: Any, part: Part) -> Part:

@@ -501,7 +501,37 @@ async def test_a_plain_form_brings_its_files_along(person, client_of, plays, set
     assert "attach it again" in htmx.content.decode()
 
 
+async def test_what_the_disk_does_not_take_is_said_by_every_door(
+    sent, http, key, person, client_of, plays, settings, tmp_path
+):
+    thread, _, _ = sent
+    text = await db.read(exported, thread)
+    settings.ATTACHMENTS_DIR = tmp_path / "no folder"
+    settings.ATTACHMENTS_DIR.write_bytes(b"")
+    words = "its disk is full or not there"
+    refused = (await upload(http, key, PNG)).json()["error"]
+    assert (refused["code"], words in refused["message"]) == ("attachment_not_kept", True)
+    source = {"type": "data", "value": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
+    content = [{"type": "image", "source": source}]
+    posted = await post(http, key, body(messages=[{"id": "u1", "role": "user", "content": content}]))
+    assert (posted.status_code, posted.json()["error"]) == (503, refused)
+    client = await db.read(client_of, person)
+    form = {"text": "My words", "files": [SimpleUploadedFile("a.png", PNG)]}
+    page = await client.post(f"/threads/{thread.public_id}/send", form)
+    assert (page.status_code, words in page.content.decode()) == (503, True)
+    page = await client.post("/import", {"file": SimpleUploadedFile("t.json", text.encode())})
+    assert (page.status_code, words in page.content.decode()) == (503, True)
+
+
 # -- as a file -----------------------------------------------------------------------------------------------
+
+
+async def test_a_site_that_keeps_no_files_takes_a_thread_in_with_theirs_in_it(sent, stranger, settings):
+    thread, _, _ = sent
+    text = await db.read(exported, thread)
+    settings.ATTACHMENTS_DIR = None
+    file = await transfer_files.kept(stranger, await db.read(transfer_form.read_file, text))
+    assert file.as_json() == text
 
 
 async def test_an_export_holds_the_files_and_is_equal_when_taken_in_again(sent, stranger, plays, settled):
