@@ -73,7 +73,7 @@ def test_what_is_exported_is_taken_in_again_with_all_that_was_shown(chat: Chat):
     expect(page.locator("nav .list li")).to_have_count(2)
 
 
-def test_a_live_link_follows_and_a_snapshot_stays_as_it_was(chat: Chat, context_of):
+def test_a_live_link_follows_a_snapshot_stays_and_one_taken_back_leads_nowhere(chat: Chat, context_of, watch):
     page, path = chat.page, chat.ask("help").done().path
     links = []
     for form in ("as it is now", "said later"):
@@ -92,3 +92,11 @@ def test_a_live_link_follows_and_a_snapshot_stays_as_it_was(chat: Chat, context_
         expect(reader.locator("#log .run")).to_have_count(runs)
         assert serious(reader) == []
         expect(reader.locator("#log form, #log .steer")).to_have_count(0)
+    page.goto(f"{path}share")
+    for left in (1, 0):
+        page.get_by_role("button", name="Take back").first.click()
+        expect(page.get_by_role("button", name="Take back")).to_have_count(left)
+    watch.allow("404")
+    for link in links:
+        reader.goto(link)
+        expect(reader.locator("h1")).to_have_text("Nothing here")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from agent.providers.demo_texts import SLOW
 from tests.browser.chat import Chat, Watch, words_of
+from tests.browser.test_approvals import ask
 from tests.server import SESSION_COOKIE, Person, Server
 
 AWAY = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|htmx:sse:error"
@@ -69,4 +70,19 @@ def test_an_answer_goes_on_by_itself_on_the_page_that_was_open(
             chat.done()
             assert chat.transcript() == shown
             chat.ask("help").done()
+        assert "Traceback" not in server.output
+
+
+def test_a_question_outlives_the_server_with_what_was_typed_into_it(browser: Browser, tmp_path: Path):
+    with Server(tmp_path, DEFAULT_MODEL="demo") as server:
+        person = server.people(1)[0]
+        with page_of(browser, server, person) as chat:
+            question = ask(chat)
+            question.field("subject").fill("Mine alone")
+            kill(server)
+            server.start()
+            question.press("Approve")
+            expect(chat.runs).to_have_count(2, timeout=60_000)
+            chat.done()
+            expect(chat.answer).to_contain_text("with the subject “Mine alone” is sent")
         assert "Traceback" not in server.output
