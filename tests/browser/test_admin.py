@@ -61,6 +61,9 @@ def test_somebody_who_is_no_admin_sees_none_of_it(chat: Chat, context_of, person
     page.goto("/admin/chat/thread/")
     expect(page.locator("#result_list")).to_have_count(0)
     expect(page.locator("h1")).to_have_text("Not for this account")
+    assert serious(page) == []
+    page.get_by_role("button", name="Use another account").click()
+    page.wait_for_url("**/accounts/login/?next=/admin/chat/thread/")
 
 
 def test_an_admin_opens_a_thread_with_a_reason_replays_its_run_and_reads_its_requests(
