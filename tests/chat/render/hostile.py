@@ -10,6 +10,8 @@ HOSTILE = [
     "<img src=x onerror=alert(1)>",
     '"><svg onload=alert(1)>',
     "' onmouseover='alert(1)",
+    '" onmouseover="alert(1)" x="',
+    'x" hx-get="/admin/" hx-trigger="load',
     "<hx-partial hx-target='#log' hx-swap='innerHTML'>x</hx-partial>",
     "<hx-up to=composer><i id=live></i></hx-up>",
     "</hx-add></hx-set></hx-up></template></div></details></section>",
