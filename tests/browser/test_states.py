@@ -235,6 +235,6 @@ def test_a_stop_says_what_may_have_happened_and_each_answer_what_it_took(chat: C
     expect(chat.said).to_contain_text("May have happened: watch_sky.")
     expect(chat.card("watch_sky").locator("progress")).to_have_count(0)
     chat.ask("parallel").done()
-    expect(chat.last.locator(".facts")).to_have_text(re.compile(r"^demo · .+ m?s · [\d,]+ tokens$"))
+    expect(chat.last.locator(".facts")).to_have_text(re.compile(r"^demo · (< )?[\d.,]+ m?s · [\d,]+ tokens$"))
     chat.page.goto(f"{chat.path}settings")
     expect(chat.page.locator(".spent tbody tr")).to_contain_text("demo")

@@ -99,13 +99,17 @@ def _endpoints(segment: Segment) -> str:
 
 
 def _facts(runs: Sequence[RunView], endpoints: str) -> str:
-    """Model, endpoint, time, tokens and money of the runs of one answer, as far as they are known."""
+    """Model, endpoint, time, tokens and money of the runs of one answer, as far as they are known.
+
+    An endpoint that is named as its model is not named twice.
+    """
+    model = runs[-1].model
     tokens = sum(run.usage.total_tokens for run in runs)
     times = [run.duration_ms for run in runs if run.duration_ms is not None]
     costs = [run.cost for run in runs if run.cost is not None]
     facts = [
-        escape(words.plain(runs[-1].model)),
-        escape(endpoints),
+        escape(words.plain(model)),
+        escape(endpoints) if endpoints != model else "",
         words.duration(sum(times) if times else None),
         words.count(tokens, "token") if tokens else "",
         escape(words.money(sum(costs))) if costs else "",
