@@ -64,6 +64,10 @@ class Http(_Bounded, HttpToolsProtocol):
         self._in_head, self._bodiless = False, 0
         super().on_headers_complete()
 
+    def _should_upgrade(self) -> bool:
+        """Who asks for a socket with another method would wait for an answer for ever."""
+        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+
     def on_body(self, body: bytes) -> None:
         self._bodiless = 0
         super().on_body(body)

@@ -114,6 +114,17 @@ def test_trailers_are_no_headers_of_the_request(site):
     assert answer.startswith(b"HTTP/1.1 403"), answer[:200]
 
 
+def test_only_a_get_may_become_a_socket_and_what_else_asks_for_one_is_answered(site):
+    host, port = site.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nContent-Length: 2\r\n\r\n{}"
+        )
+        answer = raw.recv(65_536)
+    assert answer.startswith((b"HTTP/1.1 401", b"HTTP/1.1 405")), answer[:200]
+
+
 def test_the_servers_do_not_say_who_they_are(site):
     assert "server" not in site.get("/healthz").headers
 
