@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from chatsite.languages import here, settle_language
 
 T = TypeVar("T")
+G = TypeVar("G")
 
 MOST_IN_ONE_COMMIT = 100
 
@@ -44,6 +46,14 @@ async def write(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     Cancelling the caller does not take the job back: what was asked for is kept.
     """
     return await asyncio.shield(_writer.submit(here(job, *args, **kwargs)))
+
+
+async def write_together(job: Callable[[list[G]], list[T]], given: G) -> T:
+    """As `write`, for a job that does the same for several: `job([given, ...])` once for all who ask meanwhile.
+
+    It gives something back for each. Such a job raises nothing that a person reads.
+    """
+    return await asyncio.shield(_writer.submit(_Shared(job, given)))
 
 
 async def aside(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -74,6 +84,17 @@ def _with_live_connection(job: Callable[[], T]) -> T:
             raise
         connection.close()
         return job()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """One's part of a job that is done for several at once."""
+
+    job: Callable[[list[Any]], list[Any]]
+    given: Any
+
+    def __call__(self) -> Any:
+        return self.job([self.given])[0]
 
 
 class _GroupWriter:
@@ -120,7 +141,18 @@ def _commit(jobs: list[Callable[[], Any]]) -> list[tuple[Any, Exception | None]]
 
 def _in_transaction(jobs: list[Callable[[], Any]]) -> list[Any]:
     with transaction.atomic():
-        return [job() for job in jobs]
+        done = _shared(job for job in jobs if isinstance(job, _Shared))
+        return [done[job] if isinstance(job, _Shared) else job() for job in jobs]
+
+
+def _shared(parts: Iterable[_Shared]) -> dict[_Shared, Any]:
+    several: dict[Any, list[_Shared]] = defaultdict(list)
+    for part in parts:
+        several[part.job].append(part)
+    done: dict[_Shared, Any] = {}
+    for job, mine in several.items():
+        done.update(zip(mine, job([part.given for part in mine]), strict=True))
+    return done
 
 
 def _settle(future: asyncio.Future[Any], value: Any, error: Exception | None) -> None:

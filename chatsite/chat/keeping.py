@@ -1,4 +1,4 @@
-"""The one write of the token path: a batch of a run's log, and the rows that this batch completes.
+"""The one write of the token path: batches of runs' logs, one of each run, and the rows that these complete.
 
     a batch's events      -> RunEvent rows; an unbroken line of deltas of one entity is one row
     messages now whole    -> Message rows behind the thread's head
@@ -6,16 +6,17 @@
     turns that are over   -> what their requests were
     a terminal event      -> the run's end, the stop reason on its last message, the questions it asks
 
-All of it in one transaction, which the caller holds.
+All of it in one transaction, which the caller holds. On PostgreSQL a word to the database and back is what costs, so
+what nobody needs an answer to is sent in one go, for all runs that have something to keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from agent.events import Cancelled, Event, Interrupted, RunError, RunFinished, Terminal
@@ -25,8 +26,8 @@ from agent.wire.agui import encode_event
 from agent.wire.parts import dump_parts
 from chatsite.chat import budgets, metering, models, questions, requests, row_values, statements
 from chatsite.chat.ledger_rows import CallChange, write_calls
-from chatsite.chat.logrows import pack
-from chatsite.chat.models import Run, Thread
+from chatsite.chat.logrows import EventRow, pack
+from chatsite.chat.models import Run, RunEvent, Thread
 
 State = Run.State
 
@@ -35,9 +36,7 @@ class RunTaken(Exception):
     """The run has its end already, or another owner."""
 
 
-# In SQL: these are most of all rows.
-INSERT_EVENT = "INSERT INTO chat_runevent (run_id, first, number, type, data) VALUES (%s, %s, %s, %s, %s)"
-STILL_OURS = "id = %s AND state IN (%s, %s) AND (owner = %s OR %s IS NULL)"
+EVENT = ("run_id", "first", "number", "type", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +78,65 @@ class Batch:
         return next((each for each in reversed(self.messages) if each.role == "assistant"), None)
 
 
-def keep(batch: Batch) -> int | None:
-    """Write a batch; the thread's head behind it. The caller holds the transaction: all is kept or nothing.
+def keep(batches: Sequence[Batch]) -> list[int | None]:
+    """Write batches, each of another run; of each the head of its thread behind it. All are kept or none.
 
-    Raises RunTaken when the run is not this writer's any more: it was away for so long that another process has
-    closed the run, and the thread may have gone on.
+    The caller holds the transaction. Raises RunTaken when a run is not its writer's any more: that was away for so long
+    that another process has closed the run, and the thread may have gone on.
     """
-    ours = [batch.run_pk, *Run.ACTIVE, batch.owner, batch.owner]
-    if not statements.update(Run, {"turns": batch.turns} | _end_of(batch), STILL_OURS, ours):
-        raise RunTaken(batch.run_pk)
-    with connection.cursor() as cursor:
-        cursor.executemany(INSERT_EVENT, pack(batch.run_pk, batch.first, batch.events, batch.at))
-    head = _append_messages(batch)
-    for message, before in batch.inserted:
-        _insert_message(batch, message, before)
-    for message in batch.rewritten:
-        _rewrite_message(batch, message)
+    turns = _hold(batches)
+    keys = statements.keys(models.Message, sum(len(batch.messages) for batch in batches))
+    with statements.in_one_go():
+        statements.add_many(RunEvent, EVENT, [row for batch in batches for row in _rows(batch)])
+        heads = [_write(batch, turns[batch.run_pk], keys) for batch in batches]
+    for batch in batches:
+        _complete(batch)
+    return heads
+
+
+def _hold(batches: Sequence[Batch]) -> dict[int, int]:
+    """How many turns their rows tell of; until the transaction ends nobody else ends them."""
+    runs = {batch.run_pk: batch for batch in batches}
+    turns = {}
+    for run_pk, state, owner, known in statements.hold(Run, ("id", "state", "owner", "turns"), sorted(runs)):
+        if state in Run.ACTIVE and runs[run_pk].owner in (owner, None):
+            turns[run_pk] = known
+    for run_pk in runs:
+        if run_pk not in turns:
+            raise RunTaken(run_pk)
+    return turns
+
+
+def _rows(batch: Batch) -> list[EventRow]:
+    return pack(batch.run_pk, batch.first, batch.events, batch.at)
+
+
+def _write(batch: Batch, turns: int, keys: Iterator[int | None]) -> int | None:
+    """What needs no answer; the thread's head behind it."""
+    changed = _end_of(batch) | ({"turns": batch.turns} if batch.turns != turns else {})
+    if changed:
+        statements.change(Run, changed, batch.run_pk)
+    head = _append_messages(batch, keys)
     if batch.calls:
         write_calls(batch.calls, run_pk=batch.run_pk, at=batch.at)
     for note in batch.requests:
         requests.keep(batch.run_pk, note)
+    return head
+
+
+def _complete(batch: Batch) -> None:
+    """What looks at rows before it writes."""
+    for message, before in batch.inserted:
+        _insert_message(batch, message, before)
+    for message in batch.rewritten:
+        _rewrite_message(batch, message)
     if batch.terminal is not None:
         _close(batch, batch.terminal)
         if batch.metered:
             metering.settle(batch.run_pk, batch.terminal.usage)
-    return head
 
 
-def _append_messages(batch: Batch) -> int | None:
+def _append_messages(batch: Batch, keys: Iterator[int | None]) -> int | None:
     head = batch.head
     for message in batch.messages:
         columns = row_values.columns_of(
@@ -114,12 +144,12 @@ def _append_messages(batch: Batch) -> int | None:
         )
         if batch.terminal is not None and message is batch.last_said:
             columns["metadata"]["stopReason"] = ending_of(batch.terminal).stop_reason
-        head = statements.add(models.Message, columns)
+        head = statements.add(models.Message, columns, next(keys))
     changed = {"head": head} if batch.messages else {}
     if batch.terminal is not None:
         changed["updated_at"] = batch.at  # lists are in the order of what somebody said, and of what is done
     if changed:
-        statements.update(Thread, changed, "id = %s", [batch.thread_pk])
+        statements.change(Thread, changed, batch.thread_pk)
     return head
 
 

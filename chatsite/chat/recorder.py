@@ -277,7 +277,7 @@ class Recorder:
     async def _keep(self, batch: Batch) -> int | None:
         for pause in (*RETRY_AFTER, None):
             try:
-                return await db.write(keeping.keep, batch)
+                return await db.write_together(keeping.keep, batch)
             except (OperationalError, InterfaceError):
                 if pause is None:
                     raise

@@ -119,7 +119,7 @@ def keep(run_pk: int, note: Note) -> None:
         statements.upsert(RequestConfig, [row], unique=("digest",), update=("touched_at",))
     head, pieces = pieces_of(note.asked.transcript, note.base)
     received = note.received or NONE
-    statements.add(
+    statements.append(
         Turn,
         {
             "run_id": run_pk,

@@ -122,7 +122,7 @@ def append(thread: Thread, run: Run, message: Message, client_id: str) -> None:
     thread.head = row
     thread.title = thread.title or title_from(message.text or attachment_references.names_in(message))
     changed = {name: getattr(thread, name) for name in ("head_id", "title", "model", "updated_at")}
-    statements.update(Thread, changed, "id = %s", [thread.pk])
+    statements.change(Thread, changed, thread.pk)
 
 
 def title_from(text: str) -> str:

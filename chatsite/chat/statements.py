@@ -7,13 +7,18 @@ send no signals. The caller holds the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models
 from django.db.models import Field, Model
+
+MOST_AT_ONCE = 500
+"""Rows of one statement."""
 
 AS_IT_IS: tuple[tuple[type, type], ...] = (
     (models.CharField, str),
@@ -32,12 +37,71 @@ def insert(row: Model) -> None:
     row._state.adding, row._state.db = False, connection.alias
 
 
-def add(model: type[Model], values: Mapping[str, Any]) -> int:
-    """A row of these columns (a relation's is `..._id`), the others as they are by default; its key."""
+def add(model: type[Model], values: Mapping[str, Any], key: int | None = None) -> int:
+    """A row of these columns (a relation's is `..._id`), the others as they are by default; its key.
+
+    With a `key` (one of `keys`) nobody waits for the database to make one.
+    """
     statement = _insert(model)
     with connection.cursor() as cursor:
+        if key is not None:
+            cursor.execute(_with_key(model), [*statement.row(values), key])
+            return key
         cursor.execute(f"{statement.sql} RETURNING id", statement.row(values))
         return int(cursor.fetchone()[0])
+
+
+def append(model: type[Model], values: Mapping[str, Any]) -> None:
+    """The same for a row whose key nobody needs."""
+    statement = _insert(model)
+    with connection.cursor() as cursor:
+        cursor.execute(statement.sql, statement.row(values))
+
+
+def keys(model: type[Model], count: int) -> Iterator[int | None]:
+    """Keys for so many rows that are to be added, in order. None: the database is asked behind each, which costs
+    nothing where it is in this process."""
+    if connection.vendor != "postgresql" or not count:
+        return repeat(None)
+    sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [model._meta.db_table, count])
+        return iter([int(key) for (key,) in cursor.fetchall()])
+
+
+def add_many(model: type[Model], names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows of these columns, which are all there are, with values as the database takes them."""
+    sql, places = _insert_many(model, names)
+    with connection.cursor() as cursor:
+        if connection.vendor != "postgresql":
+            cursor.executemany(sql + places, rows)
+            return
+        for begin in range(0, len(rows), MOST_AT_ONCE):
+            some = rows[begin : begin + MOST_AT_ONCE]
+            cursor.execute(sql + ", ".join([places] * len(some)), [value for row in some for value in row])
+
+
+def hold(model: type[Model], names: tuple[str, ...], pks: Sequence[int]) -> list[tuple[Any, ...]]:
+    """These columns of the rows with these keys, which stay as they are until the transaction ends."""
+    lock = connection.ops.for_update_sql(no_key=True) if connection.features.has_select_for_update else ""
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_select(model, names)} ({', '.join(['%s'] * len(pks))}) ORDER BY id {lock}", pks)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def in_one_go() -> Iterator[None]:
+    """What is written within goes to PostgreSQL without waiting for an answer to each; errors come at the end.
+
+    Only for statements of this module that say nothing back: the ORM asks how many rows it changed, and would be told
+    none.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    connection.ensure_connection()
+    with connection.wrap_database_errors, connection.connection.pipeline():
+        yield
 
 
 def upsert(
@@ -53,12 +117,11 @@ def upsert(
         cursor.executemany(statement.sql, [statement.row(values) for values in rows])
 
 
-def update(model: type[Model], values: Mapping[str, Any], where: str, given: Sequence[Any]) -> int:
-    """Set the columns of the rows that `where` (SQL, with `given` for its places) holds of; how many these are."""
-    statement = _update(model, tuple(values), where)
+def change(model: type[Model], values: Mapping[str, Any], pk: int) -> None:
+    """Set columns of one row."""
+    statement = _update(model, tuple(values))
     with connection.cursor() as cursor:
-        cursor.execute(statement.sql, [*statement.prepared(values.values()), *given])
-        return int(cursor.rowcount)
+        cursor.execute(statement.sql, [*statement.prepared(values.values()), pk])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +174,29 @@ def _upsert(model: type[Model], unique: tuple[str, ...], update: tuple[str, ...]
 
 
 @cache
-def _update(model: type[Model], names: tuple[str, ...], where: str) -> _Statement:
+def _update(model: type[Model], names: tuple[str, ...]) -> _Statement:
     new = ", ".join(f"{column} = %s" for column in _columns(model, names))
-    sql = f"UPDATE {_table(model)} SET {new} WHERE {where}"  # noqa: S608 - likewise
+    sql = f"UPDATE {_table(model)} SET {new} WHERE id = %s"  # noqa: S608 - likewise
     return _statement(sql, [model._meta.get_field(name) for name in names])  # type: ignore[misc]
+
+
+@cache
+def _with_key(model: type[Model]) -> str:
+    insert = _insert(model)
+    columns = ", ".join(map(_column, insert.fields))
+    places = ", ".join(["%s"] * len(insert.fields))
+    return f"INSERT INTO {_table(model)} ({columns}, id) VALUES ({places}, %s)"  # noqa: S608 - likewise
+
+
+@cache
+def _insert_many(model: type[Model], names: tuple[str, ...]) -> tuple[str, str]:
+    places = ", ".join(["%s"] * len(names))
+    return f"INSERT INTO {_table(model)} ({', '.join(names)}) VALUES ", f"({places})"  # noqa: S608 - likewise
+
+
+@cache
+def _select(model: type[Model], names: tuple[str, ...]) -> str:
+    return f"SELECT {', '.join(names)} FROM {_table(model)} WHERE id IN"  # noqa: S608 - likewise
 
 
 def _columns(model: type[Model], names: tuple[str, ...]) -> list[str]:

@@ -107,21 +107,20 @@ def end(
     if isinstance(last, RunFinished):
         last = with_receipt(last, receipt(before, whole, at_work(transcript)))
     saved = set(run.thread.messages.values_list("public_id", flat=True))
-    keeping.keep(
-        Batch(
-            run_pk=run.pk,
-            thread_pk=run.thread_id,
-            head=run.thread.head_id,
-            # Behind a gap: a reader may know later numbers than the rows do, and must not take this end for known.
-            first=kept_log.last_number(run.pk) + READERS_AHEAD,
-            events=(*results, last),
-            messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
-            calls=(*_closed(run, left, given), *_closed_within(run, left, claimed)),
-            turns=run.turns,
-            provider=_answered_by(told),
-            metered=metering.is_metered(run),
-        )
+    batch = Batch(
+        run_pk=run.pk,
+        thread_pk=run.thread_id,
+        head=run.thread.head_id,
+        # Behind a gap: a reader may know later numbers than the rows do, and must not take this end for known.
+        first=kept_log.last_number(run.pk) + READERS_AHEAD,
+        events=(*results, last),
+        messages=tuple(entry for entry in whole if entry.id not in saved and entry.role != "user"),
+        calls=(*_closed(run, left, given), *_closed_within(run, left, claimed)),
+        turns=run.turns,
+        provider=_answered_by(told),
+        metered=metering.is_metered(run),
     )
+    keeping.keep([batch])
 
 
 def _result_of(

@@ -500,7 +500,7 @@ async def test_a_cursor_far_back_in_a_very_long_run_gets_the_newest_state(person
 
 async def test_a_flood_of_deltas_costs_few_writes_and_few_frames(person, key, plays, settled, monkeypatch):
     kept, keep = [], keeping.keep
-    monkeypatch.setattr(keeping, "keep", lambda batch: kept.append(batch) or keep(batch))
+    monkeypatch.setattr(keeping, "keep", lambda batches: kept.extend(batches) or keep(batches))
     plays(Turn("x" * 5000, delta_size=1))
     began = time.monotonic()
     done = await begin(person)

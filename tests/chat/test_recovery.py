@@ -213,10 +213,10 @@ async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays,
     refusals = iter([OperationalError("database is locked")] * 2)
     keep = keeping.keep
 
-    def refuse_twice(batch):
+    def refuse_twice(batches):
         for error in refusals:
             raise error
-        keep(batch)
+        return keep(batches)
 
     monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0, 0))
     monkeypatch.setattr(keeping, "keep", refuse_twice)
@@ -236,10 +236,10 @@ async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(
 
     keep = keeping.keep
 
-    def refuse_the_recorder(batch):
-        if not isinstance(batch.events[-1], RunError):
+    def refuse_the_recorder(batches):
+        if not isinstance(batches[-1].events[-1], RunError):
             raise OperationalError("disk I/O error")
-        keep(batch)
+        return keep(batches)
 
     monkeypatch.setattr(recorder, "RETRY_AFTER", (0, 0))
     monkeypatch.setattr(keeping, "keep", refuse_the_recorder)

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import IntegrityError, transaction
 from django.forms import model_to_dict
 
 from chatsite.chat import statements
-from chatsite.chat.models import Message, Run, Thread, ToolCall
+from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
 
 pytestmark = pytest.mark.django_db
 
@@ -67,12 +68,51 @@ def test_an_upsert_makes_what_is_not_there_and_changes_only_the_named_columns_of
     ]
 
 
-def test_an_update_says_how_many_rows_it_changed(thread):
+def test_a_change_sets_columns_of_one_row(thread):
     runs = [Run.objects.create(thread=thread, public_id=f"r-{n}", state="finished") for n in range(2)]
     changed = {"usage": [ODD], "finished_at": AT, "turns": 3}
-    assert statements.update(Run, changed, "id = %s AND state = %s", [runs[0].pk, "finished"]) == 1
-    assert statements.update(Run, changed, "id = %s AND state = %s", [runs[1].pk, "running"]) == 0
+    statements.change(Run, changed, runs[0].pk)
     runs[0].refresh_from_db()
     runs[1].refresh_from_db()
     assert model_to_dict(runs[0], changed) == {"usage": [ODD], "finished_at": AT, "turns": 3}
     assert (runs[1].usage, runs[1].finished_at, runs[1].turns) == ([], None, 0)
+
+
+def test_what_is_held_is_told_and_what_is_not_there_is_left_out(thread):
+    runs = [Run.objects.create(thread=thread, public_id=f"r-{n}", state="finished") for n in range(2)]
+    found = statements.hold(Run, ("id", "state"), [runs[1].pk, runs[0].pk, 10**9])
+    assert found == [(run.pk, "finished") for run in runs]
+
+
+def test_what_goes_in_one_go_is_all_there_in_its_order(thread):
+    run = Run.objects.create(thread=thread)
+    events = [(run.pk, n, n, "CUSTOM", f'{{"n": {n}, "odd": "\'; -- %s"}}') for n in range(1, 1203)]
+    keys = statements.keys(Message, 2)
+    with statements.in_one_go():
+        statements.add_many(RunEvent, ("run_id", "first", "number", "type", "data"), events)
+        first = statements.add(Message, values_of(thread, "m-1"), next(keys))
+        second = statements.add(Message, {**values_of(thread, "m-2"), "parent_id": first}, next(keys))
+        statements.change(Thread, {"head": second}, thread.pk)
+    thread.refresh_from_db()
+    assert (thread.head.public_id, thread.head.parent.public_id, first < second) == ("m-2", "m-1", True)
+    assert list(RunEvent.objects.order_by("number").values_list("number", flat=True)) == [
+        n for _, n, *_ in events
+    ]
+    assert RunEvent.objects.get(number=7).data == {"n": 7, "odd": "'; -- %s"}
+    again = message(thread, "m-3")
+    again.save()
+    assert again.pk > second, "keys that were taken beforehand are given to nobody else"
+
+
+def test_an_error_of_what_goes_in_one_go_is_djangos_and_keeps_nothing(thread):
+    run = Run.objects.create(thread=thread)
+    with pytest.raises(IntegrityError), transaction.atomic(), statements.in_one_go():
+        statements.change(Run, {"turns": 5}, run.pk)
+        for _ in range(2):
+            statements.append(ToolCall, {"run_id": run.pk, "call_id": "c-1", "name": "twice"})
+    run.refresh_from_db()
+    assert (run.turns, ToolCall.objects.count()) == (0, 0)
+
+
+def values_of(thread, id):
+    return {"public_id": id, "thread_id": thread.pk, "role": "user", "parts": [ODD], "created_at": AT}

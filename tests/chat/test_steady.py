@@ -119,7 +119,7 @@ async def test_a_batch_of_a_run_that_has_its_end_is_refused(person, plays, settl
         owner=heartbeat.PROCESS,
     )
     with pytest.raises(keeping.RunTaken):
-        await db.write(keeping.keep, batch)
+        await db.write(keeping.keep, [batch])
 
 
 async def test_a_round_does_not_take_the_log_of_a_run_that_just_began(person, plays, settled, monkeypatch):

@@ -14,6 +14,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -75,13 +76,14 @@ def plant_death(place: str) -> None:
 
     keep = keeping.keep
 
-    def keep_and_die(batch: keeping.Batch) -> int | None:
-        fatal = any(isinstance(event, ToolCallResult) for event in batch.events) and not died()
+    def keep_and_die(batches: Sequence[keeping.Batch]) -> list[int | None]:
+        events = [event for batch in batches for event in batch.events]
+        fatal = any(isinstance(event, ToolCallResult) for event in events) and not died()
         if fatal and place == "before_commit":
             die()
         if fatal and place == "after_commit":
             transaction.on_commit(die)
-        return keep(batch)
+        return keep(batches)
 
     keeping.keep = keep_and_die
 
