@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -16,8 +18,10 @@ from allauth.socialaccount.models import SocialAccount, SocialToken
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import Client
 
+from chatsite.accounts.adapter_oidc import OidcAdapter
 from chatsite.audit.models import Entry
 from chatsite.settings_checks import check_oidc
 from tests.accounts.test_login import SECRET, sign_in, signed_in
@@ -74,6 +78,30 @@ def test_the_first_sign_in_makes_the_account_and_the_next_one_finds_it(provider,
     assert other.session["_auth_user_id"] == str(grace.pk)
     assert not SocialToken.objects.exists()
     assert Entry.objects.filter(action="login.ok", facts__way="oidc").count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_first_sign_in_from_two_tabs_at_once_makes_one_account(provider, monkeypatch):
+    both_are_new, save, first = threading.Barrier(2, timeout=20), OidcAdapter.save_user, threading.local()
+
+    def save_together(*given, **more):
+        if not hasattr(first, "over"):
+            first.over = both_are_new.wait()
+        return save(*given, **more)
+
+    monkeypatch.setattr(OidcAdapter, "save_user", save_together)
+    tabs = [(client, allowed(leave(client))) for client in (Client(), Client())]
+
+    def attempt(tab: tuple[Client, str]) -> tuple[int, bool]:
+        try:
+            answer = tab[0].get(tab[1])
+            return answer.status_code, "Try again from the start." in answer.content.decode()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(attempt, tabs)) == [(302, False), (403, True)]
+    assert (User.objects.count(), SocialAccount.objects.count()) == (1, 1)
 
 
 def test_what_is_sent_is_bound_to_this_sign_in(provider, client):
