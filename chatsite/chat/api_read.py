@@ -17,9 +17,9 @@ from chatsite.chat import (
 )
 from chatsite.chat.api_stream import stream_of
 from chatsite.chat.api_values import Asked, Refused, Reply, json_reply
-from chatsite.chat.models import Message, Run
+from chatsite.chat.models import Interrupt, Message, Run, Thread
 from chatsite.chat.problems import Invalid, Missing
-from chatsite.chat.state import RunView
+from chatsite.chat.state import RunView, ThreadState
 
 
 async def join(user: Any, asked: Asked) -> Reply:
@@ -37,7 +37,7 @@ async def restore(user: Any, asked: Asked) -> Reply:
         raise Refused(422, "invalid_request", "threadId: say which thread, as `GET /api/chat?threadId=<id>`.")
     thread = await commands.thread_for(user, thread_id)
     state = await following.state_now(eventlog.channel_of(thread.pk), thread)
-    unanswered = await db.read(lambda: list(thread.interrupts.filter(status="open").select_related("run")))
+    unanswered = await db.read(_unanswered, thread, state)
     interrupts = [questions.interrupt_of(row) for row in unanswered]
     times = await db.read(_times_of, thread.pk)
     transcript = attachment_references.addressed(store.transcript_of(state), thread.public_id)
@@ -63,6 +63,13 @@ async def restore(user: Any, asked: Asked) -> Reply:
         },
         {"Cache-Control": "no-store"},
     )
+
+
+def _unanswered(thread: Thread, state: ThreadState) -> list[Interrupt]:
+    """Those of the branch that is shown: another one's cannot be answered here."""
+    shown = [question.id for question in state.open_interrupts]
+    rows = thread.interrupts.filter(status="open", public_id__in=shown)
+    return list(rows.select_related("run").order_by("pk"))
 
 
 def _active(run: RunView | None) -> dict[str, str] | None:

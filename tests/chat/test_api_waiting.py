@@ -10,8 +10,8 @@ from agent.messages import ToolResultPart
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db
 from chatsite.chat.api_resume import pending_results
-from chatsite.chat.command_values import Send
-from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
+from chatsite.chat.command_values import Branch, Send
+from chatsite.chat.models import Interrupt, Message, Run, Thread, ToolCall
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.test_api import body, frames, post
 from tests.chat.test_approvals import ASKS, MAIL, TWO
@@ -141,6 +141,19 @@ async def test_restoring_a_thread_tells_its_open_questions(http, key, plays, set
     assert restored["interrupts"] == {"runId": "r1", "pending": [asked]}
     [part] = [part for part in restored["messages"][-1]["parts"] if part["type"] == "tool-call"]
     assert part["state"] == "approval-requested"
+
+
+async def test_restoring_a_thread_tells_no_question_of_another_branch(http, key, person, plays, settled):
+    plays(Turn("Plain."), ASKS)
+    await post(http, key, body("Send it"))
+    await settled()
+    plain = (await db.read(Message.objects.get, role="assistant")).public_id
+    await post(http, key, body("Send it", run="r2"))
+    await settled()
+    assert await db.read(Interrupt.objects.filter(status="open").count) == 1
+    await commands.perform(person, "T1", Branch(message_id=plain), door="page")
+    restored = (await http.get("/api/chat?threadId=T1", headers={"x-api-key": key})).json()
+    assert (restored["messages"][-1]["id"], restored["interrupts"]) == (plain, None)
 
 
 async def test_a_client_tool_is_handed_to_the_client_and_its_result_goes_on(http, key, plays, settled):
