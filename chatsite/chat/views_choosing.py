@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from agent.text import storable
 from chatsite.chat import allowance, choices, choosing, commands, db, spending
+from chatsite.chat.acting import carry_out
 from chatsite.chat.agents import agents, catalog_for
 from chatsite.chat.allowance import Allowance
 from chatsite.chat.choices import Choices, Parameters
@@ -58,7 +59,7 @@ async def _save(request: HttpRequest, thread: Thread) -> None:
     await commands.perform(person, thread.public_id, command, door="page")
     if request.POST.get("do") == "preset":
         name = request.POST.get("name", "")
-        await db.write(
+        await carry_out(
             choosing.save_preset, owner=person, name=name, model=model or thread.model, chosen=chosen
         )
 
@@ -125,13 +126,13 @@ async def _change_preset(request: HttpRequest) -> None:
     mine = {"owner": request.person, "name": request.POST.get("preset", "")}  # type: ignore[attr-defined]
     match request.POST.get("do"):
         case "rename":
-            await db.write(choosing.rename_preset, **mine, new=request.POST.get("name", ""))
+            await carry_out(choosing.rename_preset, **mine, new=request.POST.get("name", ""))
         case "delete":
-            await db.write(choosing.delete_preset, **mine)
+            await carry_out(choosing.delete_preset, **mine)
         case "default":
-            await db.write(choosing.make_default, **mine)
+            await carry_out(choosing.make_default, **mine)
         case "no_default":
-            await db.write(choosing.make_default, **(mine | {"name": None}))
+            await carry_out(choosing.make_default, **(mine | {"name": None}))
 
 
 def _summary(kept: Any) -> dict[str, Any]:
