@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
+import threading
 import time
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +27,8 @@ KILLS = 50
 THREADS = 20
 KEPT_WITHIN = 0.25
 """Seconds that told text may be ahead of what is kept: the promise."""
-COMMIT = 1.0
-"""Seconds that a commit may take besides, on a machine that twenty runs, their model and their clients share."""
+LOOKS_EVERY = 0.01
+"""Seconds."""
 
 
 def works(exchange: Exchange) -> Answer:
@@ -44,10 +47,48 @@ def works(exchange: Exchange) -> Answer:
     return Say(words, calls, pieces=6, delay=0.02)
 
 
+class Waiting:
+    """How long a process's threads were ready to run and had no processor: the machine's lateness, and not ours.
+
+    The system counts it for each thread (`schedstat`). A word is told by the loop's thread, which then has the writing
+    one keep it: what the two waited that waited longest is what it may be late by.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._tasks = Path(f"/proc/{pid}/task")
+        self._looks: list[tuple[float, dict[str, int]]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+
+    def __enter__(self) -> Waiting:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._over.wait(LOOKS_EVERY):
+            waited = {}
+            for task in self._tasks.glob("*/schedstat"):
+                with contextlib.suppress(OSError):
+                    waited[task.parent.name] = int(task.read_text().split()[1])
+            self._looks.append((time.monotonic(), waited))
+
+    def since(self, moment: float) -> float:
+        """Seconds from the last look before that moment on, of the two threads that waited longest."""
+        looks = [(at, waited) for at, waited in self._looks if waited]
+        before = next((waited for at, waited in reversed(looks) if at <= moment), looks[0][1])
+        last = looks[-1][1]
+        return sum(sorted(last[task] - before.get(task, 0) for task in last)[-2:]) / 1e9
+
+
 @dataclass(frozen=True)
 class Killed:
     told: Told
     at: float
+    waiting: Waiting
 
 
 @pytest.mark.timeout(1200)
@@ -83,22 +124,23 @@ async def test_fifty_kills_over_twenty_threads_lose_nothing_and_do_nothing_twice
 
 
 async def threads_until_a_kill(site: Site, server: Server, round: int, delay: float) -> list[Killed]:
-    async with AsyncExitStack() as stack:
-        all_told = [
-            await stack.enter_async_context(site.run(server, f"Work on r{round}t{number}"))
-            for number in range(THREADS)
-        ]
-        async with asyncio.timeout(60):
-            for told in all_told:
-                await told.accepted.wait()
-        assert {told.status for told in all_told} == {200}
-        await asyncio.sleep(delay)
-        at = time.monotonic()
-        await asyncio.to_thread(server.kill)
-        async with asyncio.timeout(20):
-            for told in all_told:
-                await told.over.wait()
-        return [Killed(told, at) for told in all_told]
+    with Waiting(server.process.pid) as waiting:
+        async with AsyncExitStack() as stack:
+            all_told = [
+                await stack.enter_async_context(site.run(server, f"Work on r{round}t{number}"))
+                for number in range(THREADS)
+            ]
+            async with asyncio.timeout(60):
+                for told in all_told:
+                    await told.accepted.wait()
+            assert {told.status for told in all_told} == {200}
+            await asyncio.sleep(delay)
+            at = time.monotonic()
+            await asyncio.to_thread(server.kill)
+            async with asyncio.timeout(20):
+                for told in all_told:
+                    await told.over.wait()
+    return [Killed(told, at, waiting) for told in all_told]
 
 
 def every_run_has_one_end(site: Site) -> None:
@@ -114,23 +156,22 @@ def nothing_told_is_lost(site: Site, killed: list[Killed]) -> None:
     states = dict(site.rows("SELECT public_id, state FROM chat_run"))
     results = site.rows("SELECT call_id, state FROM chat_toolcall WHERE state = 'done'")
     done = {call for call, _ in results}
-    ages: list[float] = []
+    ages: list[tuple[float, float]] = []
     for each in killed:
         for message, told in each.told.texts().items():
             text = stored.get(message, "")
             assert text.startswith(told) or told.startswith(text), (text, told)
             if not text.startswith(told):
-                ages.append(each.at - told_beyond(each.told, message, len(text)))
+                since = told_beyond(each.told, message, len(text))
+                ages.append((each.at - since, each.waiting.since(since)))
         for result in each.told.of("TOOL_CALL_RESULT"):
             assert result["toolCallId"] in done or "error" in result["content"], result
         if each.told.end is not None:
             assert states[each.told.run] == "finished", each.told.end
-    # What is lost was told in the last moment: within the promise as a rule (half of them, since a busy machine is late
-    # with each step that lies between), and always but for the time of a commit.
-    ages.sort()
+    # What is lost was told in the last moment, whichever kill it was. What the machine took besides is measured.
     assert ages, "no kill fell between a telling and its keeping, so this showed nothing"
-    assert ages[-1] <= KEPT_WITHIN + COMMIT, f"text was told {ages[-1]:.2f} s before the kill and is not kept"
-    assert ages[len(ages) // 2] <= KEPT_WITHIN, [round(age, 2) for age in ages]
+    late = sorted((age - waited, age, waited) for age, waited in ages)
+    assert late[-1][0] <= KEPT_WITHIN, [tuple(round(each, 3) for each in one) for one in late[-20:]]
 
 
 def told_beyond(told: Told, message: str, kept: int) -> float:
