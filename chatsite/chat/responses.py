@@ -30,21 +30,20 @@ _under_way: WeakSet[Received] = WeakSet()
 class Received:
     """One answer. `size` is what came, whatever is kept of it."""
 
-    __slots__ = ("__weakref__", "_kept", "_room", "is_cut", "size", "status")
+    __slots__ = ("__weakref__", "_kept", "is_cut", "size", "status")
 
     def __init__(self, status: int) -> None:
         _under_way.add(self)
         self.status = status
         self.size = 0
         self.is_cut = False
-        self._room = min(MOST_KEPT, MOST_HELD // len(_under_way))
         self._kept = bytearray()
 
     def add(self, piece: bytes) -> None:
         self.size += len(piece)
         if self.is_cut:
             return
-        room = self._room - len(self._kept)
+        room = max(0, min(MOST_KEPT, MOST_HELD // len(_under_way)) - len(self._kept))
         self.is_cut = room < len(piece)
         self._kept += piece[:room] if self.is_cut else piece
 

@@ -136,7 +136,7 @@ def test_what_answers_under_way_take_together_is_bounded():
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 5 * MOST_HELD
+    assert held < 2 * MOST_HELD
     assert {each.size for each in many} == {300 * 200}
     assert all(each.is_cut for each in many[100:])
     del many, each
