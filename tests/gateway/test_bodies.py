@@ -8,6 +8,7 @@ import math
 
 import pytest
 
+from chatsite.asgi import application
 from chatsite.gateway import bodies
 from chatsite.gateway.bodies import read_body, with_model
 from chatsite.gateway.errors import Refused
@@ -92,6 +93,25 @@ async def test_a_large_body_is_taken_and_a_larger_one_is_413(http, standin, path
             yield b"x" * 100
 
     assert (await http.post(path, content=without_length())).status_code == 413
+
+
+@each_path
+async def test_a_body_that_says_that_it_is_too_large_is_refused_unread(key, standin, path, settings):
+    settings.GATEWAY_MAX_BODY = 1000
+    serve(openai_at(standin))
+    said = []
+
+    async def unread():
+        raise AssertionError("it was read")
+
+    async def send(message):
+        said.append(message)
+
+    headers = [(b"host", b"localhost"), (b"x-api-key", key.encode()), (b"content-length", b"1001")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    await application({**scope, "client": ("127.0.0.1", 1), "scheme": "http"}, unread, send)
+    assert said[0]["status"] == 413
+    assert standin.exchanges == []
 
 
 ODD_MESSAGES = [
