@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from agent.events import Event, RunError, RunStarted, Terminal, ToolCallResult
 from agent.wire.agui import RunInput, encode_event_json, load_parts
 from agent.wire.sse import encode_sse
-from chatsite.chat import cursors, db, draining, eventlog, following, news, runner
+from chatsite.chat import actions, cursors, db, draining, eventlog, following, news, runner
 from chatsite.chat.api_values import DOOR, Asked, Reply
 from chatsite.chat.cursors import Cursor
 from chatsite.chat.models import Run, Thread
@@ -95,14 +95,10 @@ async def stop_if_alone(channel: eventlog.Channel, thread: Thread, run: Run) -> 
     # It runs in another process, if it runs.
     try:
         # This one, and not whatever its thread does by now.
-        await db.write(_request_stop, run.pk)
+        await db.write(actions.request_stop, thread=thread, run_pk=run.pk)
     except DatabaseError as error:
         log.warning("run %s: nobody reads it, and it could not be stopped: %s", run.public_id, error)
     news.stop_run(run.pk)
-
-
-def _request_stop(run_pk: int) -> None:
-    Run.objects.filter(pk=run_pk, state__in=Run.ACTIVE).update(stop_requested=True)
 
 
 async def stop_what_was_left(thread: Thread) -> bool:
