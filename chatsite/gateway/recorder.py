@@ -55,7 +55,8 @@ class Recorder:
         self._figures = Tally()
         self._busy = False
         self._hurried = False
-        self._lock = threading.Lock()
+        # Its holder may take it again: where memory is collected, requests that were let go of end, and are noted.
+        self._lock = threading.RLock()
         self._came = threading.Condition(self._lock)
         """Told when there is work, after there was none."""
         self._turned = threading.Condition(self._lock)

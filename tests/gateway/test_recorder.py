@@ -171,6 +171,25 @@ def test_what_fills_a_whole_commit_does_not_wait_for_more(key_row, monkeypatch):
     assert Exchange.objects.count() == 13
 
 
+def test_a_request_that_ends_while_another_is_noted_is_noted_too(key_row, monkeypatch):
+    """As where the collector of memory lets go of one that nobody waits for any more."""
+    own, late = Recorder(), [exchange(key_row, request_id="late")]
+    count = module._count
+
+    def counted(figures, record):
+        count(figures, record)
+        if late:
+            own.note(late.pop())
+
+    monkeypatch.setattr(module, "_count", counted)
+    noting = threading.Thread(target=own.note, args=[exchange(key_row, request_id="first")], daemon=True)
+    noting.start()
+    noting.join(20)
+    assert not noting.is_alive()
+    assert own.flush()
+    assert sorted(Exchange.objects.values_list("request_id", flat=True)) == ["first", "late"]
+
+
 @pytest.mark.parametrize(
     ("model", "names"), [(Exchange, written.EXCHANGE), (Round, ("exchange", *written.ROUND))]
 )
