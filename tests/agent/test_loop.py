@@ -922,3 +922,14 @@ async def test_a_silent_limit_ends_the_run_without_last_words():
     assert (told.turns, told.stop_reason) == (1, "used_up")
     told = await play(Turn(calls=calls("a")), Turn("In words."), tools=[echo], agent=used_up)
     assert (told.turns, told.stop_reason, told.text) == (2, "used_up", "In words.")
+
+
+async def test_half_a_character_and_nul_in_what_a_model_says_are_mended_before_they_are_told():
+    """No wire and no database holds them; the providers' readers may let them through."""
+    told = await play(Turn("half \ud83c and \x00 nul", thinking="\ud83c\x00"))
+    said = "".join(
+        event.delta for event in (*told.of(ev.TextMessageContent), *told.of(ev.ReasoningMessageContent))
+    )
+    assert "half \ufffd and \ufffd nul" in said
+    assert not {"\ud83c", "\x00"} & set(said)
+    assert told.transcript[-1].text == "half \ufffd and \ufffd nul"
