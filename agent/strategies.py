@@ -106,6 +106,9 @@ def until_finish_reason(reasons: Iterable[FinishReason]) -> Strategy:
 
 
 def no_repeated_calls(turns: int = 3) -> Strategy:
+    if turns < 1:
+        raise ValueError("no_repeated_calls: give the number of turns in a row, 1 or more.")
+
     def goes_on(state: LoopState) -> bool:
         last = _last_turns(state.messages, min(turns, state.iteration_count))
         asked = [{(call.name, _canonical(call)) for call in message.tool_calls} for message in last]

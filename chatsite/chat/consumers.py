@@ -40,6 +40,7 @@ KEY_OUT_OF_SCOPE = 4403
 TOO_MANY_KEYS = 4429
 BROKE = 1011
 SERVICE_RESTART = 1012
+TRY_AGAIN_LATER = 1013
 
 
 class ThreadConsumer(AsyncWebsocketConsumer):
@@ -55,6 +56,11 @@ class ThreadConsumer(AsyncWebsocketConsumer):
             # Accepted first: a refused handshake reaches a browser as 1006, which tells its page nothing.
             await self.accept()
             await self.close(self._why_not(problem))
+            return
+        except DatabaseError as error:
+            log.warning("a socket could not be opened: %s", error)
+            await self.accept()
+            await self.close(TRY_AGAIN_LATER)
             return
         await self.accept()
         after = parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get("after", [""])[0]

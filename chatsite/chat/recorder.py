@@ -270,7 +270,7 @@ class Recorder:
     async def _flush_quietly(self) -> None:
         try:
             await self.flush()
-        except DatabaseError as error:
+        except (DatabaseError, keeping.RunTaken) as error:
             # The run's own next flush meets the same fault and ends the run; here it is only worth a line.
             log.warning("run %s: could not keep a batch of its log: %s", self.live.run_id, error)
 

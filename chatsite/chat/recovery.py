@@ -26,7 +26,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from agent.events import Cancelled, ModelUsage, RunError, RunFinished
-from chatsite.chat import actions_continuing, unfinished
+from chatsite.chat import actions_continuing, metering, unfinished
 from chatsite.chat.agents import agents
 from chatsite.chat.heartbeat import PROCESS, Beat
 from chatsite.chat.models import Run, Thread, new_run_id
@@ -158,4 +158,7 @@ def _close_unread(seen: Beat) -> Recovered | None:
         error_code="lost",
         finished_at=timezone.now(),
     )
-    return Recovered(thread_pk, "lost") if ended and thread_pk is not None else None
+    if not ended or thread_pk is None:
+        return None
+    metering.settle(seen.run_pk, ())
+    return Recovered(thread_pk, "lost")

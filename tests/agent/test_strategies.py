@@ -149,6 +149,11 @@ def test_the_same_call_n_turns_in_a_row_stops_the_run():
     assert why_stop(no_repeated_calls(3), asked([A], [A], [A])) == "no_repeated_calls"
 
 
+def test_no_turns_in_a_row_are_refused_where_the_strategy_is_made():
+    with pytest.raises(ValueError, match="1 or more"):
+        no_repeated_calls(0)
+
+
 def test_the_same_call_is_known_by_its_canonical_arguments():
     again = ("look", '{ "y":2, "x":1 }')
     assert not no_repeated_calls(2)(asked([A], [again]))

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from channels.testing import WebsocketCommunicator
+from django.db import OperationalError
 from django.test import AsyncClient
 
 from agent.providers.scripted import Turn
@@ -275,6 +276,16 @@ async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_r
         communicator = socket(done.thread.public_id, *headers)
         assert (await communicator.connect())[0]
         assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": code}
+
+
+async def test_a_socket_that_comes_while_the_database_is_away_is_told_to_come_again(person, key, monkeypatch):
+    def away(*args):
+        raise OperationalError("no connection")
+
+    monkeypatch.setattr("chatsite.chat.access.entering", away)
+    communicator = socket("t", by_key(key))
+    assert (await communicator.connect())[0]
+    assert (await communicator.receive_output(5)) == {"type": "websocket.close", "code": 1013}
 
 
 async def test_an_address_that_brings_one_wrong_key_after_another_waits_at_every_door(
