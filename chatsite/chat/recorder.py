@@ -3,10 +3,10 @@
 | event | kept | told |
 |---|---|---|
 | a call is complete, a result, the end | at once | behind its commit |
-| everything else | with the next of those, or within `KEEP_WITHIN` | at once, unless it stands behind one that waits |
+| everything else | with the next of those, or soon (`KEEP_WITHIN`) | at once, unless it stands behind one that waits |
 
 So whoever acts on what they were told acts on something that is kept, and a killed server loses at most
-`KEEP_WITHIN` seconds of bare text.
+a quarter of a second of bare text.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ from chatsite.chat.state import InterruptView, RunView
 
 log = logging.getLogger(__name__)
 
-KEEP_WITHIN = 0.2
-"""Seconds that told text may be ahead of the rows (the promise is 0.25)."""
+KEEP_WITHIN = 0.15
+"""Seconds after which told text is on its way to the rows: within 0.25 it is there, that is the promise."""
+APART = 0.2
+"""Seconds from one such batch to the next, for text that comes without a pause."""
 
 # A call is kept soon even when its turn goes on for long; this leaves time to keep its claim with it.
 KEEP_CALL_WITHIN = 0.03
@@ -103,6 +105,7 @@ class Recorder:
         self._ledger = Ledger(waiting)
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
+        self._flushed_at = 0.0
         self._flushing: set[asyncio.Task[None]] = set()
 
     async def record(self, event: Event) -> None:
@@ -118,7 +121,7 @@ class Recorder:
             return
         if len(self.live.events) > self._held and self._held <= self._kept:
             self._tell(len(self.live.events), self.live.transcript, self.live.underway)
-        self._keep_within(KEEP_CALL_WITHIN if isinstance(event, ToolCallEnd) else KEEP_WITHIN)
+        self._keep_within(KEEP_CALL_WITHIN if isinstance(event, ToolCallEnd) else self._patience())
 
     def note(self, request: Note) -> None:
         """Keep this with the end of its turn."""
@@ -145,6 +148,7 @@ class Recorder:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            self._flushed_at = asyncio.get_running_loop().time()
             number, transcript, underway = len(self.live.events), self.live.transcript, self.live.underway
             saved, calls = list(self._unsaved), self._ledger.changes()
             inserted, rewritten = list(self._inserted), set(self._rewritten)
@@ -251,6 +255,9 @@ class Recorder:
         asked = _asked_by(last, self.run.public_id)
         self.live.show(number, transcript, self._ended if over else None, asked, underway)
         self.channel.tell()
+
+    def _patience(self) -> float:
+        return max(KEEP_WITHIN, self._flushed_at + APART - asyncio.get_running_loop().time())
 
     def _keep_within(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
