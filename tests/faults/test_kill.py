@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import threading
 import time
@@ -71,10 +72,16 @@ class Waiting:
     def _look_on(self) -> None:
         while not self._over.wait(LOOKS_EVERY):
             waited = {}
-            for task in self._tasks.glob("*/schedstat"):
-                with contextlib.suppress(OSError):
-                    waited[task.parent.name] = int(task.read_text().split()[1])
+            for task in self._those_there():
+                with contextlib.suppress(OSError):  # it has ended since
+                    waited[task] = int((self._tasks / task / "schedstat").read_text().split()[1])
             self._looks.append((time.monotonic(), waited))
+
+    def _those_there(self) -> list[str]:
+        try:
+            return os.listdir(self._tasks)
+        except OSError:
+            return []  # it was killed
 
     def since(self, moment: float) -> float:
         """Seconds from the last look before that moment on, of the two threads that waited longest."""
