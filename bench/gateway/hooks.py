@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    from chatsite.gateway.hooks import AgenticLoopPlan, AgenticLoopRequestPatch, CustomLogger
-except ImportError:  # in LiteLLM's process
+try:  # in LiteLLM's process, which finds ours as well: it runs in this folder
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.types.integrations.custom_logger import AgenticLoopPlan, AgenticLoopRequestPatch
+except ImportError:
+    from chatsite.gateway.hooks import AgenticLoopPlan, AgenticLoopRequestPatch, CustomLogger
 
 TOOL = "look_up"
 
