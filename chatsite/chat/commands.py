@@ -144,6 +144,8 @@ async def stop(thread: Thread, run_id: str | None = None) -> Run | None:
     run = await carry_out(actions.request_stop, thread=thread, run_id=run_id, run_pk=stopped)
     if run is not None and not runner.stop(run.pk):
         news.stop_run(run.pk)
+    if run is None and stopped is not None:
+        return await db.read(Run.objects.filter(pk=stopped).first)  # it has ended by our word already
     return run
 
 
