@@ -65,7 +65,7 @@ def expect_unharmed(page: Page, title: str) -> None:
 
 
 # These in each `make test`; all of them in `make test-all`.
-QUICK = {"script", "htmx elements", "unclosed fence"}
+QUICK = {"script"}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_a_hostile_title_is_text_everywhere(chat: Chat, server: Server, person: 
     assert chat.page.title().startswith("<img src=x")
 
 
+@pytest.mark.slow
 def test_hostile_text_is_inert_for_whoever_has_the_link_and_in_the_files(
     chat: Chat, standin: StandIn, context_of, watch: Watch
 ):

@@ -241,6 +241,7 @@ def test_a_screen_reader_hears_of_borders_and_not_of_every_word(chat: Chat, stan
     expect(chat.page.get_by_role("log")).to_have_attribute("aria-live", "off")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(scheme: str, open_chat: OpenChat):
     chat = open_chat(color_scheme=scheme)

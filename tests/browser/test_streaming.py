@@ -51,6 +51,7 @@ def test_a_reload_in_mid_answer_goes_on_where_it_was(streaming: Chat):
     expect_whole(streaming)
 
 
+@pytest.mark.slow
 def test_two_tabs_show_the_same(streaming: Chat, open_chat: OpenChat):
     other = open_chat(streaming.path)
     other.grown(200)
@@ -195,6 +196,7 @@ def letters_of(chat: Chat) -> str:
     return "".join(words_of(chat.answer_text()))
 
 
+@pytest.mark.slow
 def test_a_hidden_tab_keeps_no_connection_and_catches_up_when_it_is_shown(streaming: Chat, server, person):
     hide(streaming.page, True)
     streaming.page.wait_for_function("() => !document.getElementById('stream')._htmx?.sse?.reader")

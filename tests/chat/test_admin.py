@@ -528,6 +528,7 @@ def test_the_queries_of_a_transcript_do_not_grow_with_its_runs(admin, person, dj
         page(admin, transcript(thread))
 
 
+@pytest.mark.slow
 def test_five_thousand_rows_are_a_page_of_fifty(admin, person, django_assert_max_num_queries):
     many_threads(person, 5_000)
     for model in ("thread", "run", "message", "toolcall"):

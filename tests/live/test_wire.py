@@ -35,6 +35,7 @@ def test_the_weather_loop_from_end_to_end(api: Api, standin: StandIn, model: str
     assert said_by(api.read(thread), "user") == [WEATHER]
 
 
+@pytest.mark.slow
 def test_an_event_comes_before_the_answer_is_whole(api: Api, standin: StandIn, model: str):
     standin.play(LONG)
     with api.stream("Hello", model=model) as events:

@@ -295,6 +295,7 @@ def test_a_database_that_is_not_there_is_a_sentence(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_data_folder_that_takes_no_files_is_a_sentence(tmp_path):
     (tmp_path / "static").touch()  # where a folder has to be made
     ended = manage("serve", DATA_DIR=str(tmp_path), PORT="0")
