@@ -9,6 +9,7 @@ from agent.context import NOTHING_BEFORE, Before
 from agent.events import ModelUsage, TurnEnd
 from agent.messages import FinishReason, Transcript, Usage
 from agent.strategies import LoopState
+from agent.text import storable
 
 Cost = Callable[[str, Usage], float]
 
@@ -54,7 +55,7 @@ class Tally:
         self._calls_of_turn = calls
         if end is None:
             return
-        self.model = end.model or self.model
+        self.model = storable(end.model or "") or self.model  # endpoints call themselves what they like
         self._add(self.model, end.provider or self._provider, end.usage)
 
     def charge(self, usage: Usage) -> float | None:

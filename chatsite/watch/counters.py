@@ -2,7 +2,8 @@
 
 Rule 1: counting costs a dictionary's look-up under a lock, and never fails.
 Rule 2: labels are few and of a closed set (a model, a tool, a state): never an id, never what somebody wrote. What
-        comes from outside is cut, and beyond `MOST_SERIES` of one counter the rest is summed as "other".
+        comes from outside is cut and made whole (one name that UTF-8 cannot hold would take the whole page of numbers
+        with it), and beyond `MOST_SERIES` of one counter the rest is summed as "other".
 Rule 3: what can be looked up is not counted: a gauge is a function that is asked when somebody wants to know.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from threading import Lock
+
+from agent.text import whole
 
 MOST_SERIES = 200
 OTHER = "other"
@@ -78,7 +81,7 @@ class Gauge:
 
 
 def _bounded(series: dict[Labels, object] | dict[Labels, float], values: Labels) -> Labels:
-    key = tuple(value[:100] for value in values)
+    key = tuple(whole(value[:100]) for value in values)
     return key if key in series or len(series) < MOST_SERIES else tuple(OTHER for _ in values)
 
 

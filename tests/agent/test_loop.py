@@ -215,6 +215,18 @@ async def test_usage_has_an_entry_for_each_model_that_answered():
     assert told.end.model == "model-2"
 
 
+async def test_a_name_that_no_database_holds_is_mended_before_it_is_told():
+    class Strange:
+        name = "strange"
+
+        async def stream(self, request):
+            yield ev.TurnEnd("stop", Usage(1), model="half \ud800 and\x00none")
+
+    told = await drive(Agent(Strange(), "any"))
+    assert told.end.model == told.end.usage[0].model == "half \ufffd and\ufffdnone"
+    assert told.of(ev.StepFinished)[0].metadata["model"] == told.end.model
+
+
 async def test_input_that_is_in_the_transcript_already_is_not_there_twice():
     told = await play(Turn("a"), transcript=[ASKED], input=[ASKED])
     assert [message.id for message in told.provider.requests[0].transcript] == ["u1"]

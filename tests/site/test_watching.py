@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from chatsite.chat import draining
 from chatsite.operator import readiness, tracing
 from chatsite.watch import counters, ids
+from chatsite.watch.exposition import exposition
 from chatsite.watch.logs import Json, Plain, WithIds
 from tests.live.api import Api
 from tests.server import Server
@@ -87,6 +88,15 @@ def test_a_counter_has_a_bounded_number_of_series(monkeypatch):
     assert read["0",] == 2
     assert read[counters.OTHER,] == 50
     assert len(read) == counters.MOST_SERIES + 1
+
+
+def test_a_name_that_no_page_can_hold_is_counted_and_takes_no_page_with_it(monkeypatch):
+    monkeypatch.setattr(counters, "_counters", [])
+    monkeypatch.setattr(counters, "_timings", [])
+    counters.Counter("c", "Things.", ("model",)).add("half \ud800 of a pair")
+    counters.Timing("t", "How long.", ("model",)).add(1.0, "half \ud800 of a pair")
+    told = exposition().decode()
+    assert told.count('model="half \ufffd of a pair"') > 2
 
 
 def test_a_timing_counts_each_duration_in_one_bucket(monkeypatch):
