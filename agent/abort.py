@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from contextlib import suppress
 from types import TracebackType
@@ -23,6 +24,8 @@ class AbortSignal:
         self._aborted = False
         self._waits: set[_Wait] = set()
         self._children: weakref.WeakSet[AbortSignal] = weakref.WeakSet()
+        # One that may be taken again by who has it: a signal's handler or a finalizer may abort in the middle of it.
+        self._once = threading.RLock()
         self.reason = ""
 
     @property
@@ -30,21 +33,25 @@ class AbortSignal:
         return self._aborted
 
     def abort(self, reason: str = "") -> None:
-        if self._aborted:
-            return
-        self.reason = reason
-        # The flag first, then the waits: one that begins in this very moment sees the flag.
-        self._aborted = True
+        with self._once:
+            if self._aborted:
+                return
+            self.reason = reason
+            # The flag first, then the waits: one that begins in this very moment sees the flag.
+            self._aborted = True
+            children = tuple(self._children)
         for wait in tuple(self._waits):
             wait.end_soon()
-        for child in tuple(self._children):
+        for child in children:
             child.abort(reason)
 
     def child(self) -> AbortSignal:
         """A signal that is given with this one, and may be given alone."""
         child = AbortSignal()
-        self._children.add(child)
-        if self._aborted:
+        with self._once:
+            self._children.add(child)
+            too_late = self._aborted
+        if too_late:
             child.abort(self.reason)
         return child
 

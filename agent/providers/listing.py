@@ -39,6 +39,11 @@ class ModelList:
         self._due = float("-inf")
         self._asking = asyncio.Lock()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the endpoint is asked by who wants to know now, and waits for it."""
+        return self._is_asked and self._clock() >= self._due
+
     async def models(self) -> tuple[str, ...]:
         if self._is_asked:
             async with self._asking:

@@ -19,7 +19,8 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from agent import Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
+from agent import AbortSignal, Agent, Provider, ToolRegistry, ToolSpec, with_client_tools
+from agent.abort import Aborted
 from agent.providers.demo import DemoProvider
 from chatsite.catalog import entries
 from chatsite.chat import allowance, budgets
@@ -137,13 +138,14 @@ class Agents:
         client_tools: Iterable[ToolSpec] = (),
         choices: Choices = NO_CHOICES,
         allowed: Allowance = EVERYTHING,
+        stop: AbortSignal | None = None,
     ) -> Agent:
         """The agent that answers with `model`. Raises UnknownModel when no endpoint has it any more, or it is not
-        theirs who ask."""
+        theirs who ask. Whoever is stopped meanwhile waits for no endpoint: that run asks none."""
         if not allowed.opens(model):
             raise UnknownModel(NOT_OPEN % {"model": repr(model[:100])})
         return Agent(
-            provider=await self._provider_of(model),
+            provider=await self._provider_unless(stop or AbortSignal(), model),
             model=model,
             tools=choices.tools_of(self.tools_with(client_tools, allowed, model)),
             system=choices.system_behind(setting("CHAT_SYSTEM_PROMPT")),
@@ -153,6 +155,13 @@ class Agents:
             cost=budgets.cost(),
             final_answer=True,
         )
+
+    async def _provider_unless(self, stop: AbortSignal, model: str) -> Provider:
+        try:
+            with stop.interrupts():
+                return await self._provider_of(model)
+        except Aborted:
+            return self._demo
 
     async def _provider_of(self, model: str) -> Provider:
         if model == DEMO:

@@ -221,7 +221,9 @@ async def _say_all(
     )
     try:
         allowed = await allowance.of(user)
-        agent = await agents().agent_for(run.model, opening.client_tools, opening.choices, allowed)
+        agent = await agents().agent_for(
+            run.model, opening.client_tools, opening.choices, allowed, work.abort
+        )
         agent = replace(agent, provider=_noted(Attaching(agent.provider, thread), recorder))
         if metering.is_metered(run):
             agent = metering.metered(agent, run, user)

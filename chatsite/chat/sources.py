@@ -57,9 +57,24 @@ class Found:
             if entry.name == model:
                 return Routed(list(self._steps(entry)))
         for source in self.listing:
-            if model in await source.models():
+            if source.is_due:
+                return await self._asked_for(model)
+            if model in source.found:
                 return source.provider
         return None
+
+    async def _asked_for(self, model: str) -> Provider | None:
+        """The first endpoint that has it; all are asked at once, so that of several that hang one is waited for."""
+        asking = [asyncio.ensure_future(source.models()) for source in self.listing]
+        try:
+            for source, asked in zip(self.listing, asking, strict=True):
+                if model in await asked:
+                    return source.provider
+            return None
+        finally:
+            for asked in asking:
+                asked.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
 
     def _steps(self, entry: ModelEntry) -> Iterator[tuple[Provider, str]]:
         for endpoint, there in entry.routes:

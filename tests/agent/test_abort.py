@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -363,6 +364,31 @@ async def test_twice_is_once():
     check_cancelled(await run.told())
     run.abort.abort("third")
     assert run.abort.reason == "first"
+
+
+class Met(AbortSignal):
+    """A signal that two threads meet in, behind whatever asks whether it was given already."""
+
+    def __init__(self) -> None:
+        self.gate, self.reasons = threading.Barrier(2), []
+        super().__init__()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "reason" and value:
+            self.reasons.append(value)
+            with suppress(threading.BrokenBarrierError):
+                self.gate.wait(0.05)
+
+
+def test_of_two_threads_at_once_one_stops_it():
+    signal = Met()
+    threads = [threading.Thread(target=signal.abort, args=(reason,)) for reason in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert signal.reasons == [signal.reason]
 
 
 async def test_stopped_from_another_thread():

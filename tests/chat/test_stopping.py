@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from agent import ToolRegistry, tool
 from agent.events import RunFinished
 from agent.messages import open_calls
+from agent.providers import listing
 from agent.providers.endpoint import Endpoint
 from agent.providers.http import HttpProvider
 from agent.providers.scripted import Turn
@@ -18,6 +20,7 @@ from chatsite.chat import commands, db, eventlog, following, kept_log, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.models import Run, ToolCall
+from chatsite.chat.sources import Source
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin, transcript_of
 from tests.standin import Broken, Say, StandIn
@@ -177,3 +180,52 @@ async def test_a_stop_between_two_turns_makes_no_other_turn(person, plays, settl
     assert run.receipt["during"] == "waiting"
     assert [call["outcome"] for call in run.receipt["calls"]] == ["done"]
     assert provider.closed == 1
+
+
+class Forgetful:
+    """An endpoint that lists its one model, and is silent when it is asked during a run."""
+
+    def __init__(self, model: str) -> None:
+        self.model, self.silent = model, asyncio.Event()
+
+    async def __aenter__(self) -> Source:
+        self.server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        return Source(
+            HttpProvider(openai_chat, Endpoint(self.model, f"http://127.0.0.1:{port}/v1"), retries=0)
+        )
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if runner.running_here():
+            self.silent.set()
+            await reader.read()
+        else:
+            body = json.dumps({"data": [{"id": self.model}]})
+            writer.write(
+                f"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            )
+        writer.close()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+
+
+async def test_a_stop_is_heard_while_endpoints_are_asked_for_their_models_all_at_once(
+    person, settled, monkeypatch
+):
+    monkeypatch.setattr(listing, "ASK_EVERY", 0.0)
+    monkeypatch.setattr(listing, "ASK_FOR", 60.0)
+    near, far = Forgetful("near"), Forgetful("far")
+    async with near as first, far as second:
+        use_agents(Agents([first, second]))
+        try:
+            done = await begin(person, "Hello?", model="far")
+            async with asyncio.timeout(10):
+                await near.silent.wait()
+                await far.silent.wait()
+            run = await stopped(person, done)
+        finally:
+            use_agents(None)
+    assert run.receipt["calls"] == []
+    assert [message.role for message in await transcript_of(done.thread)] == ["user"]
