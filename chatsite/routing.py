@@ -7,9 +7,9 @@ show who it is by itself.
 
 from urllib.parse import urlsplit
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from channels.security.websocket import WebsocketDenier
+from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.urls import path, re_path
@@ -52,7 +52,8 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 websocket_app = KnownOrigin(
-    AuthMiddlewareStack(
+    # Whose session it is, the consumer asks, which has words for a database that is away.
+    SessionMiddlewareStack(
         # Without the last route an unknown path would be an exception, and a line of it in the log.
         URLRouter(
             [

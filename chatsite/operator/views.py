@@ -18,6 +18,7 @@ from chatsite.accounts.guard import guarded
 from chatsite.accounts.signing import sign_in
 from chatsite.adminkit.races import looked_at_again
 from chatsite.chat import draining
+from chatsite.chat.problems import NotStored
 from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 
@@ -84,6 +85,13 @@ def bad_request(request, exception):
     return HttpResponse(render_to_string("400.html", {"words": words}), status=status)
 
 
+def _away(request):
+    """As `bad_request` has it, for htmx and for all others."""
+    if request.headers.get("HX-Request") == "true":
+        return format_html('<p class="notice error" role="alert">{}</p>', NotStored.words)
+    return render_to_string("503.html")
+
+
 def server_error(request):
     """500.html, or a plain line when that page is itself what fails (a static file is missing, say).
 
@@ -91,7 +99,7 @@ def server_error(request):
     """
     try:
         if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
-            return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
+            return HttpResponse(_away(request), status=503, headers={"Retry-After": "5"})
         return defaults.server_error(request)
     except Exception:  # whatever it was, it must not take the answer with it
         logger.exception("The page for errors failed")
