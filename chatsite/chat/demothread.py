@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from agent.approvals import interrupt_of
 from agent.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from agent.results import UNKNOWN_OUTCOME
 from agent.wire.agui_messages import encode_messages
 from chatsite.chat import questions, row_values
 from chatsite.chat.agents import DEMO, agents
@@ -56,17 +57,31 @@ For **Oslo**, take:
 - a scarf, since the wind is cold
 """
 
+FORECAST = "\n".join(
+    f"{day}: {sky}, {degrees} °F"
+    for day, sky, degrees in (
+        ("Monday", "fog", 59),
+        ("Tuesday", "cloudy", 62),
+        ("Wednesday", "sun", 68),
+        ("Thursday", "sun", 70),
+        ("Friday", "rain", 57),
+    )
+)
+FORECAST_READ = f"{FORECAST.partition(chr(10))[0]}\n[4 more days were left out]"
+
 Turns = Sequence[tuple[Sequence[Part], Sequence[ToolResultPart]]]
 """The parts of each turn, with the results behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run: what was asked and what came of it. `behind` are the turns of the subagent that its calls handed to."""
+    """One run: what was asked and what came of it. `behind` are the turns of the subagent that its calls handed to,
+    `whole` is what its first tool gave where the model read less."""
 
     asked: str
     turns: Turns
     behind: Turns = ()
+    whole: str = ""
     state: str = Run.State.FINISHED
     stop_reason: str = "stop"
     finish: str = "stop"
@@ -157,8 +172,48 @@ def scenes() -> tuple[Scene, ...]:
             seconds=3.6,
         ),
         Scene(
-            "Tell me everything about clouds.",
-            (([TextPart("Clouds are drops of water or crystals of ice, so small that they")], []),),
+            "Write to ada and bob, and watch the sky.",
+            (
+                (
+                    [
+                        call("tour-9", "send_email", **mail),
+                        call("tour-10", "send_email", **mail | {"to": "bob@example.org"}),
+                        call("tour-11", "watch_sky"),
+                    ],
+                    [
+                        bad("tour-9", "denied", "The person denied this call. They say: not today."),
+                        bad("tour-10", "outcome_unknown", UNKNOWN_OUTCOME),
+                        bad(
+                            "tour-11", "over_budget", "It was not run: the calls of this answer are used up."
+                        ),
+                    ],
+                ),
+                (
+                    [
+                        TextPart(
+                            "Nothing went to ada. Whether bob has his mail I cannot tell, and the sky must wait."
+                        )
+                    ],
+                    [],
+                ),
+            ),
+        ),
+        Scene(
+            "Tell me everything about this week's clouds.",
+            (
+                (
+                    [call("tour-12", "get_forecast", days=5)],
+                    [ToolResultPart("tour-12", FORECAST_READ, duration_ms=95)],
+                ),
+                (
+                    [
+                        TextPart("Clouds are drops of water or crystals of ice, so small that they"),
+                        ToolCallPart("tour-13", "get_weather", '{"city": "San Fr'),
+                    ],
+                    [bad("tour-13", "max_tokens", "The answer was cut here, so it was not run.")],
+                ),
+            ),
+            whole=FORECAST,
             stop_reason="length",
             finish="length",
         ),
@@ -199,7 +254,7 @@ def scenes() -> tuple[Scene, ...]:
                 (
                     [
                         TextPart("I can do that. Answer this first, then a card says how far it is."),
-                        call("tour-9", "send_email", **mail),
+                        call("tour-14", "send_email", **mail),
                     ],
                     [],
                 ),
@@ -260,6 +315,8 @@ def _messages(run: Run, scene: Scene) -> Iterator[Message]:
     if scene.behind:
         said = encode_messages(tuple(_turns(f"{id}-c", scene.behind, "stop", {})), exact=True)
         beside["subagent"] = {"runId": f"{id}-c", "messages": said}
+    if scene.whole:
+        beside["full"] = scene.whole
     yield from _turns(id, scene.turns, scene.finish, beside)
 
 
@@ -268,7 +325,7 @@ def _turns(id: str, turns: Turns, finish: str, beside: Mapping[str, Any]) -> Ite
         last = turn == len(turns)
         yield Message(f"{id}-{turn}", "assistant", tuple(parts), finish if last else "tool_calls")
         if results:
-            yield Message(f"{id}-{turn}t", "tool", tuple(results), metadata=beside)
+            yield Message(f"{id}-{turn}t", "tool", tuple(results), metadata=beside if turn == 1 else {})
 
 
 def _keep_calls(run: Run, message: Message, at: datetime) -> None:

@@ -15,7 +15,18 @@ from chatsite.chat import db, demothread, store
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.tools import examples
 
-STATES = ["done", "failed", "unknown tool", "timed out", "cancelled", "waiting for you"]
+STATES = [
+    "done",
+    "failed",
+    "unknown tool",
+    "timed out",
+    "cut off",
+    "skipped",
+    "denied",
+    "cancelled",
+    "outcome unknown",
+    "waiting for you",
+]
 ENDS = [
     "Cut off",
     "Stopped by you",
@@ -64,7 +75,7 @@ async def test_its_question_is_answered_like_any_other(client, person, settled, 
 
     async def over() -> bool:
         runs = await db.read(lambda: list(thread.runs.order_by("-pk").values_list("state", flat=True)))
-        return len(runs) == 8 and runs[0] == Run.State.FINISHED
+        return len(runs) == 9 and runs[0] == Run.State.FINISHED
 
     for _ in range(100):
         if await over():
