@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 
 
 def leave_the_box(chat: Chat) -> Page:
+    # The answer to a send puts the cursor back into the box; it may come later than the message on the stream.
+    expect(chat.text).to_have_value("")
     chat.text.press("Escape")
     expect(chat.text).not_to_be_focused()
     return chat.page
@@ -66,7 +68,7 @@ def test_each_key_does_what_the_map_says(chat: Chat, standin: StandIn):
     expect(chat.said).to_contain_text("Stopped by you")
     leave_the_box(chat)
     page.keyboard.press("n")
-    page.wait_for_url(re.compile(r"/$"))
+    expect(page).to_have_url(re.compile(r"//[^/]+/$"))
 
 
 def test_they_can_be_switched_off_for_good(chat: Chat):
