@@ -11,7 +11,8 @@ A block ends only where CommonMark surely begins a new top-level block:
     before a fence or a `#` heading           at top level, blank line or not
     behind the closing line of a fence        at top level
 
-Only whole lines are looked at, so a cut never depends on half a line. The tail is rendered as it is so far:
+Only whole lines are looked at, or as much of one as decides it whatever else it holds (`_begins_block`), so a cut never
+depends on half a line. The tail is rendered as it is so far:
 
     an open fence     escaped, not coloured: more text only adds to its end
     an open formula   as it is, until its end is there
@@ -76,7 +77,16 @@ class Cutter:
         while (end := text.find("\n", self.position)) >= 0:
             self._line(text[self.position : end], self.position, end + 1)
             self.position = end + 1
+        if self._begins_block(text[self.position : self.position + 1]):
+            self._cut(self.position)
         return self.cuts
+
+    def _begins_block(self, first: str) -> bool:
+        """Whether the line that begins with this sign ends a block, however it goes on."""
+        if not first.strip() or self.fence is not None or not self.after_blank:
+            return False
+        # Behind a list it may be the next item, as long as nobody knows what follows the mark.
+        return not (self.items or self.in_empty_item) or not (first in "-+*" or first.isdigit())
 
     @property
     def open_fence(self) -> _Fence | None:

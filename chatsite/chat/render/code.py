@@ -16,7 +16,10 @@ MAX_HIGHLIGHT = 16_000
 MAX_KEPT = 4_000
 """Characters of what is kept rendered: a cache counts its entries, and this bounds what all of them take."""
 
-_SPAN_END = re.compile(r'<span class="w">(\s+)</span>')
+PLAIN = frozenset({"n", "p", "w"})
+"""Classes that are not coloured: names, punctuation and white space say nothing, and are two thirds of the markup."""
+
+_UNCOLOURED = re.compile(rf'<span class="(?:{"|".join(sorted(PLAIN))})">([^<]*)</span>')
 
 
 def code_html(code: str, language: str) -> str:
@@ -34,8 +37,7 @@ def _fresh_code(code: str, language: str) -> str:
     if language and len(code) <= MAX_HIGHLIGHT:
         coloured = _coloured(code, language)
         if coloured is not None:
-            # Coloured white space says nothing and is a third of the markup.
-            return _SPAN_END.sub(r"\1", coloured)
+            return _UNCOLOURED.sub(r"\1", coloured)
     return escape(code)
 
 

@@ -10,6 +10,8 @@ import sys
 
 from pygments.formatters import HtmlFormatter
 
+from chatsite.chat.render.code import PLAIN
+
 LIGHT, DARK = "xcode", "github-dark"
 SCOPES = (".code", ".call pre")
 
@@ -19,7 +21,7 @@ def rules(style: str) -> list[str]:
     made = []
     for line in HtmlFormatter(style=style).get_style_defs("@").splitlines():
         match = re.match(r"@ (\.\w+) \{ ([^}]*) \}", line)
-        if match is None:
+        if match is None or match[1].removeprefix(".") in PLAIN:
             continue
         kept = [part.strip() for part in match[2].split(";") if part.strip()]
         kept = [part for part in kept if not part.startswith(("background", "border"))]

@@ -52,7 +52,13 @@ def fresh_html(text: str) -> str:
     """As `block_html`, for text that is not worth keeping."""
     if len(text) > MAX_MARKDOWN:
         return _huge_html(text)
-    return clean(_shown_with()[0].render(text)).rstrip("\n")
+    return clean(_BETWEEN_BLOCKS.sub("", _shown_with()[0].render(text))).rstrip("\n")
+
+
+_BETWEEN_BLOCKS = re.compile(
+    r"\n(?=</?(?:[uo]l|li|p|blockquote|table|thead|tbody|t[rhd]|div|h[1-6]|hr|figure|math|section)\b)"
+)
+"""Shows nothing, and each is a line of a server-sent event. In code there is no such tag: it is escaped there."""
 
 
 _FENCED = re.compile(r"\s* {0,3}((`|~)\2{2,})([^\n]*)\n(.*?)(?:^ {0,3}\1\2*\s*)?\Z", re.DOTALL | re.MULTILINE)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.model import ANSWER
 from chatsite.chat.render import blocks as module
 from chatsite.chat.render.blocks import Blocks, blocks_of, calm
+from chatsite.chat.render.growing import Growing
 from chatsite.chat.render.markdown import fresh_html
 
 LINES = st.sampled_from(
@@ -64,7 +66,7 @@ steady = settings(derandomize=True, deadline=None)
 @steady
 @given(TEXTS)
 def test_the_blocks_together_are_the_whole_text(text):
-    assert "\n".join(blocks_of(text)) == fresh_html(text)
+    assert "".join(blocks_of(text)) == fresh_html(text)
 
 
 @steady
@@ -86,6 +88,34 @@ def test_a_settled_block_never_changes(text, cut):
     before = list(blocks.settled)
     blocks.feed(text, is_open=True)
     assert blocks.settled[: len(before)] == before
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("one\n\nt", 1),
+        ("one\n\n ", 0),
+        ("- a\n\no", 1),
+        ("- a\n\n-", 0),
+        ("- a\n\n1", 0),
+        ("one\n\n1", 1),
+        ("```\na\n\nb", 0),
+    ],
+)
+def test_a_block_settles_with_the_first_sign_behind_it_that_cannot_belong_to_it(text, count):
+    blocks = Blocks()
+    blocks.feed(text, is_open=True)
+    assert len(blocks.settled) == count
+
+
+def test_a_streamed_answer_takes_little_more_than_its_html():
+    """Each fragment's own marks included; a paragraph is not sent again when the next one begins."""
+    growing, sent = Growing("m01234567-0"), 0
+    growing.html("", is_open=True)
+    for end in range(0, len(ANSWER), 66):
+        sent += len(growing.changes(ANSWER[:end], is_open=True))
+    sent += len(growing.changes(ANSWER, is_open=False))
+    assert sent < 2.2 * len("".join(blocks_of(ANSWER)))
 
 
 def test_carriage_returns_and_nul_do_not_count():
