@@ -13,6 +13,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import aiohttp
@@ -58,6 +59,10 @@ AWAY = (
 )
 AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
+
+
+_parsed = lru_cache(256)(httpx.URL)
+"""An endpoint has a handful of addresses, and reading one costs as much as sending the head."""
 
 
 def new_call_id() -> str:
@@ -218,7 +223,7 @@ class HttpProvider:
             return await self._client.send(own, stream=True, follow_redirects=False)
         request = httpx.Request(
             method,
-            url,
+            _parsed(url),
             content=content,
             headers={"user-agent": USER_AGENT, **headers},
             extensions={"timeout": timeout.as_dict()},
