@@ -2,11 +2,22 @@
 policies and of wrong keys ends with the test; no rows of endpoints are looked for, unless a test is about them
 (`catalog_rows`); and tables can be emptied."""
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is loaded now stays: to look through it again and again for garbage took a third of the time of loading."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +59,17 @@ def django_db_setup(django_db_setup, django_db_blocker):
     The tests of the guards make them again. A site in a process of its own has them always.
     """
     from django.db import connection
+    from django.test import TransactionTestCase
 
     from chatsite.audit import guards
+    from tests import emptying
 
     with django_db_blocker.unblock():
         guards.remove(connection)
-    yield
+        empty = emptying.teardown(emptying.Emptying(connection))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
+        yield
     # What threads still hold open would keep the database from being dropped.
     from chatsite.chat import db
     from chatsite.gateway import auth

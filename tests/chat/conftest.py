@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient
 
+from agent.providers.http import close_shared_clients
 from agent.providers.scripted import ScriptedProvider
 from chatsite.accounts import keys
 from chatsite.asgi import application
@@ -83,6 +84,7 @@ async def settled() -> AsyncIterator[Callable[[], object]]:
     for work in runner.running_here():
         work.abort.abort("the test is over")
     await wait()
+    await close_shared_clients()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from chatsite.asgi import application
 from chatsite.gateway import auth, rounds
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.routes import use_routes
+from tests.gateway.served import until
 from tests.standin import StandIn
 
 T = TypeVar("T")
@@ -89,11 +90,31 @@ async def http(key: str) -> AsyncIterator[httpx.AsyncClient]:
         transport=transport, base_url="http://gateway.test", headers=headers, timeout=60
     ) as client:
         yield client
+    await close_shared_clients()
 
 
 class _Server(uvicorn.Server):
+    """Ends at once; uvicorn's own looks every 0.1 s whether it should, and then sleeps as long for its connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.over = asyncio.Event()
+
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()  # they are pytest's
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.over.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        state = self.server_state
+        for protocol in list(state.connections):
+            protocol.shutdown()
+        with contextlib.suppress(TimeoutError):
+            await until(lambda: not state.connections and not state.tasks, seconds=0.1)
 
 
 @pytest.fixture
@@ -103,5 +124,5 @@ async def url(key: str) -> AsyncIterator[str]:
         server = _Server(uvicorn.Config(application, lifespan="off", log_config=None, access_log=False))
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        server.should_exit = server.force_exit = True
+        server.over.set()
         await serving
