@@ -25,7 +25,7 @@ from chatsite.audit.models import Entry
 from chatsite.chat import attachment_files, attachments
 from chatsite.chat.models import Attachment, Message, Run, Thread
 from chatsite.operator import prepare
-from chatsite.operator.backup import files, making, place, restoring
+from chatsite.operator.backup import files, making, place, restoring, unpacking
 from chatsite.operator.backup.manifest import Manifest
 from chatsite.operator.copying import CannotCopy
 from tests.site.processes import manage, served, wait_until
@@ -186,9 +186,47 @@ def test_a_backup_that_is_not_good_is_refused_before_anything_is_touched(made, w
     rewritten(made, change)
     before = sorted(path for path in data.rglob("*") if path.is_file())
     with restoring._staging() as staging, pytest.raises(restoring.Refused, match=words):
-        restoring._check_fits(restoring._unpacked(made, staging, print))
+        restoring._check_fits(unpacking.unpacked(made, staging, print))
     assert not staging.exists()
     assert sorted(path for path in data.rglob("*") if path.is_file()) == before
+
+
+def entry(kind: bytes, name: str, size: int, **more: str) -> bytes:
+    """The head of an archive's entry, whatever follows it."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.linkname = kind, size, more.get("linkname", "")
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+NAME = f"attachments/ab/ab{'0' * 62}"
+BOMBS = {
+    "more than the disk has": (entry(tarfile.REGTYPE, NAME, 10**15), "does not fit here"),
+    "a manifest of a terabyte": (entry(tarfile.REGTYPE, "manifest.json", 300 << 20), "its manifest is 314,572,800"),
+    "a name of a terabyte": (entry(tarfile.GNUTYPE_LONGNAME, "././@LongLink", 10**12), "is no plain file"),
+    "much about a file": (entry(tarfile.XHDTYPE, "x", 1 << 20), "is no plain file"),
+    "a file with holes": (entry(tarfile.GNUTYPE_SPARSE, NAME, 0), "is no plain file"),
+    "a link": (entry(tarfile.SYMTYPE, NAME, 0, linkname="/etc/passwd"), "is no plain file"),
+    "a hard link": (entry(tarfile.LNKTYPE, NAME, 0, linkname="../../x"), "is no plain file"),
+    "a device": (entry(tarfile.CHRTYPE, NAME, 0), "is no plain file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_what_would_unpack_to_too_much_or_to_no_file_is_refused_unread(what, tmp_path, data):
+    """Nothing follows these heads: whoever believed one of them would read for ever, or find that it was cut off."""
+    head, words = BOMBS[what]
+    (tmp_path / "bomb.tar.gz").write_bytes(gzip.compress(head + bytes(1024)))
+    with pytest.raises(restoring.Refused, match=words):
+        restoring.restore(tmp_path / "bomb.tar.gz")
+    assert not (data / restoring.STAGING).exists()
+
+
+def test_more_files_than_a_backup_has_are_refused_and_never_written(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking.manifest, "MOST_FILES", 2)
+    with pytest.raises(restoring.Refused, match="holds more than 2 files"):
+        restoring.restore(made, replace=True)
+    with pytest.raises(CannotCopy, match="more than 2 attached files"):
+        making.make(tmp_path / "more.tar.gz")
 
 
 @pytest.mark.parametrize("what", ["cut off", "no archive", "not there", "an archive of nothing"])
@@ -203,14 +241,14 @@ def test_what_is_no_backup_is_refused_in_words(made, what, tmp_path):
         case _:
             made.write_bytes(gzip.compress(b""))
     with restoring._staging() as staging, pytest.raises(restoring.Refused, match=re.escape(str(made))):
-        restoring._unpacked(made, staging, print)
+        unpacking.unpacked(made, staging, print)
 
 
 def test_a_backup_of_the_other_database_is_refused(made):
     other = {"sqlite": "postgresql", "postgresql": "sqlite"}[connection.vendor]
     rewritten(made, of_another(database=other))
     with restoring._staging() as staging, pytest.raises(restoring.Refused, match="DATABASE_URL"):
-        restoring._check_fits(restoring._unpacked(made, staging, print))
+        restoring._check_fits(unpacking.unpacked(made, staging, print))
 
 
 def test_a_place_with_people_or_a_server_is_refused(site, made):

@@ -69,6 +69,10 @@ def make(target: Path, *, with_secrets: bool = False, tell: Tell = lambda line: 
         files.hold_all(held)
         copied = _copied(work, tell)
         missing = [digest for digest in copied.digests if not _held(digest, held)]
+        if len(copied.digests) + len(manifest.DATABASES) + 1 > manifest.MOST_FILES:
+            raise CannotCopy(
+                f"There are more than {manifest.MOST_FILES:,} attached files; no restore takes so many."
+            )
         draft = target.with_name(f".{target.name}.part")
         try:
             known = _write(draft, copied, held, missing, with_secrets, tell)

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 NAME = "manifest.json"
 DATABASES = {"sqlite": "database.sqlite3", "postgresql": "database.sql"}
+MOST_FILES = 1_000_000
+"""In one backup. What it says of a million takes 200 MB, and that is read as one piece."""
 SECRET = "secret_key"  # noqa: S105 - its name in the archive
 
 

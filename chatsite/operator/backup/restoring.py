@@ -11,10 +11,7 @@ those that no row names.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,23 +21,17 @@ from django.conf import settings
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
-from pydantic import ValidationError
 
 from chatsite import env
 from chatsite.audit import log
 from chatsite.operator import prepare, schema
 from chatsite.operator.backup import files, manifest, place
-from chatsite.operator.backup.manifest import Manifest, Member
+from chatsite.operator.backup.manifest import Manifest
+from chatsite.operator.backup.unpacking import Refused, unpacked
 from chatsite.operator.copying import Tell, is_sqlite, run_tool, sqlite_path, tool
 
-PIECE = 1 << 20
 STAGING = ".restore"
 FRESH = timedelta(seconds=60)
-MOST_MANIFEST = 64 << 20
-
-
-class Refused(Exception):
-    """A sentence for whoever asked. Nothing was changed."""
 
 
 def restore(file: Path, *, replace: bool = False, tell: Tell = lambda line: None) -> list[str]:
@@ -50,7 +41,7 @@ def restore(file: Path, *, replace: bool = False, tell: Tell = lambda line: None
         _check_nobody_works()
         _check_place(replace)
         with _staging() as staging:
-            known = _unpacked(file, staging, tell)
+            known = unpacked(file, staging, tell)
             _check_fits(known)
             said = _put_in_place(known, staging, f"{timezone.now():%Y%m%d%H%M%S}", tell)
         return [*said, *_recorded(file, known), *_to_know(known)]
@@ -110,7 +101,7 @@ def _has_people() -> bool:
         return cursor.fetchone() is not None
 
 
-# -- the file ------------------------------------------------------------------------------------------------
+# -- the place -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -123,64 +114,6 @@ def _staging() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unpacked(file: Path, staging: Path, tell: Tell) -> Manifest:
-    """All of it in `staging`, and found to be what the manifest says."""
-    try:
-        found, text = _read(file, staging, tell)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise Refused(f"{file} cannot be read as a backup: {error}.") from None
-    try:
-        known = Manifest.model_validate_json(text)
-    except ValidationError:
-        raise Refused(f"{file} has no manifest that can be read: it was cut off, or is no backup.") from None
-    for name in sorted(found.keys() ^ known.files.keys()):
-        raise Refused(f"{file} is not whole: {name} is missing in it, or was added.")
-    for name, member in known.files.items():
-        if found[name] != member:
-            raise Refused(f"{file} is not whole: {name} is not what it was (its hash is another one).")
-    return known
-
-
-def _read(file: Path, staging: Path, tell: Tell) -> tuple[dict[str, Member], bytes]:
-    found: dict[str, Member] = {}
-    text = b""
-    with tarfile.open(file, "r:gz") as archive:
-        for info in archive:
-            content = archive.extractfile(info) if info.isfile() else None
-            target = _target(info.name, staging)
-            if content is None or (target is None and info.name != manifest.NAME):
-                raise Refused(f"{file} is not whole: {info.name[:100]!r} does not belong into a backup.")
-            if target is None:
-                text = content.read(MOST_MANIFEST)
-                continue
-            found[info.name] = _copied(content, target)
-            tell(f"{len(found):,} read, the last one {info.name}")
-    return found, text
-
-
-def _target(name: str, staging: Path) -> Path | None:
-    """Where a member goes; None for what is none. No name of a file is taken for a path of ours."""
-    if name in {*manifest.DATABASES.values(), manifest.SECRET}:
-        return staging / name
-    kind, _, rest = name.partition("/")
-    shard, _, digest = rest.partition("/")
-    sane = len(digest) == 64 and set(digest) <= set("0123456789abcdef") and digest[:2] == shard
-    return files.path_in(staging / "attachments", digest) if kind == "attachments" and sane else None
-
-
-def _copied(content: object, target: Path) -> Member:
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
-    with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
-        while piece := content.read(PIECE):  # type: ignore[attr-defined]
-            out.write(piece)
-            digest.update(piece)
-            size += len(piece)
-        out.flush()
-        os.fsync(out.fileno())
-    return Member(bytes=size, sha256=digest.hexdigest())
 
 
 def _check_fits(known: Manifest) -> None:
