@@ -9,6 +9,8 @@
     any other request    Django
     a WebSocket          routing.py
 
+In front of all of them is `operator.gate`, which refuses keys in the open and bodies that do not come.
+
 Nothing may depend on lifespan: daphne has none.
 """
 
@@ -26,6 +28,7 @@ from chatsite.chat.api_doors import ChatApi  # noqa: E402
 from chatsite.chat.thread_events import EventsDoor  # noqa: E402
 from chatsite.chat.upload_doors import UploadDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
+from chatsite.operator.gate import Gate  # noqa: E402
 from chatsite.operator.probe import Probe  # noqa: E402
 from chatsite.routing import websocket_app  # noqa: E402
 from chatsite.static import StaticFiles  # noqa: E402
@@ -40,7 +43,7 @@ thread_events = EventsDoor(otherwise=bounded_django)
 files = UploadDoor(otherwise=bounded_django)
 
 
-async def application(scope, receive, send):
+async def doors(scope, receive, send):
     if scope["type"] == "http":
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         ids.request_id.set(ids.of_request(given))
@@ -62,6 +65,9 @@ async def application(scope, receive, send):
             await files(scope, receive, send)
         case _:
             await static_files(scope, receive, send)
+
+
+application = Gate(doors)
 
 
 async def _lifespan(receive, send):

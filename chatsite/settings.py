@@ -18,6 +18,7 @@ SERVER = env.choice("SERVER", ["daphne", "uvicorn"], "daphne")
 MIGRATE = env.boolean("MIGRATE", True)
 MIGRATE_SNAPSHOT = env.boolean("MIGRATE_SNAPSHOT", True)
 DRAIN_SECONDS = env.seconds("DRAIN_SECONDS", 20)
+BODY_IDLE_SECONDS = env.amount("BODY_IDLE_SECONDS", 60)
 
 # Models and tools (read by chatsite.chat)
 

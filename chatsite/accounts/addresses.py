@@ -28,6 +28,31 @@ def of_scope(scope: Any) -> str:
     return client_of(direct, lines)
 
 
+def is_in_the_open(scope: Any) -> bool:
+    """Whether it came over plain http though people come over https (HTTPS): past the proxy, or the proxy says so.
+
+    What this very machine asks without a proxy goes over no wire.
+    """
+    if not settings.SECURE_SSL_REDIRECT:
+        return False
+    headers = dict(scope["headers"])
+    name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
+    told = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode())
+    if told is not None:
+        return told.decode("latin-1").partition(",")[0].strip() != secure
+    if scope.get("scheme") in ("https", "wss"):
+        return False
+    return b"x-forwarded-for" in headers or not _is_this_machine((scope.get("client") or ("",))[0])
+
+
+def _is_this_machine(direct: str) -> bool:
+    try:
+        address = ipaddress.ip_address(direct)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def client_of(direct: str, forwarded: Iterable[str]) -> str:
     """One client's address, or its network. "" when nobody knows (a Unix socket): all of those are one."""
     proxies = settings.TRUSTED_PROXIES

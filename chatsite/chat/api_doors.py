@@ -136,12 +136,10 @@ def credential_of(headers: Mapping[str, str]) -> Credential | None:
     return Credential(session_key=session_key) if session_key else None
 
 
-def is_fit(headers: Mapping[str, str]) -> bool:
+def is_fit(scope: Any, headers: Mapping[str, str]) -> bool:
     """Whether Django's own middleware would let it pass: a host that is served here, over https where that must be."""
-    if settings.SECURE_SSL_REDIRECT:
-        name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
-        if headers.get(name.removeprefix("HTTP_").replace("_", "-").lower()) != secure:
-            return False
+    if addresses.is_in_the_open(scope):
+        return False
     return settings.DEBUG or is_known_host(headers.get("host", ""))
 
 

@@ -130,7 +130,12 @@ class EventsDoor:
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
         credential = api_doors.credential_of(headers)
-        if path is None or credential is None or scope["method"] != "GET" or not api_doors.is_fit(headers):
+        if (
+            path is None
+            or credential is None
+            or scope["method"] != "GET"
+            or not api_doors.is_fit(scope, headers)
+        ):
             await self.otherwise(scope, receive, send)
             return
         speak_to(headers, program=credential.key is not None)

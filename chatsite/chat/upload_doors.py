@@ -11,7 +11,6 @@ urls, and for whoever is not let in.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
 from collections.abc import Mapping
@@ -35,9 +34,6 @@ from chatsite.chat.problems import Invalid, KeyRefused, NotStored, Problem
 from chatsite.chat.uploads import Pieces, pieces_of_form, take
 from chatsite.languages import speak_to
 
-SILENT_FOR = 60.0
-"""Seconds without a byte after which an upload is given up."""
-
 UPLOAD = "/api/attachments"
 FILE = re.compile(r"/threads/([^/]+)/attachments/([A-Za-z0-9_-]{1,64})")
 NOBODY = "This needs an API key: send it as `Authorization: Bearer <key>` or `x-api-key`."
@@ -45,7 +41,7 @@ WITHOUT_CSRF = "This came with a cookie but without its CSRF token. Send the tok
 
 
 class Gone(Exception):
-    """Whoever sent it has left, or fell silent."""
+    """Whoever sent it has left."""
 
 
 async def _upload(user: Any, query: Mapping[str, str], pieces: Pieces, length: int | None) -> Reply:
@@ -98,7 +94,7 @@ class UploadDoor:
         }
         asks = _asks(scope)
         credential = api_doors.credential_of(headers)
-        if asks is None or credential is None or not api_doors.is_fit(headers):
+        if asks is None or credential is None or not api_doors.is_fit(scope, headers):
             await self.otherwise(scope, receive, send)
             return
         speak_to(headers, program=credential.key is not None)
@@ -174,11 +170,7 @@ def _length_of(headers: Mapping[str, str]) -> int | None:
 
 async def _body(receive: Any) -> Pieces:
     while True:
-        try:
-            async with asyncio.timeout(SILENT_FOR):
-                message = await receive()
-        except TimeoutError:
-            raise Gone from None
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
         if message.get("body"):

@@ -9,6 +9,8 @@ calls for one. What one step of the loop writes is offered behind it, and only w
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chatsite.operator.sparing import unloaded
@@ -17,11 +19,13 @@ with unloaded():
     from daphne import http_protocol, server, ws_protocol  # first: it chooses Twisted's reactor
 
 from autobahn.exception import Disconnected  # isort: skip
+from django.conf import settings
 from twisted.internet import reactor
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 from chatsite.bodies import max_body
+from chatsite.operator.gate import late
 from chatsite.operator.limits import MAX_PENDING, STUCK_AFTER
 
 __all__ = ["Server", "reactor"]
@@ -77,11 +81,15 @@ class Flow:
 
 
 TOO_LARGE = b"HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+SILENT = (
+    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: %d\r\nContent-Type: %b\r\n\r\n"
+)
 
 
 class Request(http_protocol.WebRequest):
     flow: Flow | None = None
     _received = 0
+    _refused = False
 
     def gotLength(self, length: int | None) -> None:
         super().gotLength(length)
@@ -97,6 +105,7 @@ class Request(http_protocol.WebRequest):
 
     def _refuse(self) -> None:
         """daphne gives a request to its application once it has all of it, which this one is too large for."""
+        self._refused = True
         if self.channel is not None:
             self.channel.transport.write(TOO_LARGE)
             self.channel.loseConnection()
@@ -117,10 +126,25 @@ class Request(http_protocol.WebRequest):
         super().finish()
 
 
+def _cut_silent(channel: Any, cut: Callable[[], None]) -> None:
+    """Nothing came for long, in the place of Twisted's `timeoutConnection`: whose body it is gets words first."""
+    if channel.requests and channel._transferDecoder is not None and not channel.requests[-1]._refused:
+        request = channel.requests[-1]
+        path = channel._path.decode("latin-1").partition("?")[0]
+        kind, body = late(
+            path, {name.lower(): values[-1] for name, values in request.requestHeaders.getAllRawHeaders()}
+        )
+        channel.transport.write(SILENT % (len(body), kind) + body)
+    cut()
+
+
 class HTTPFactory(http_protocol.HTTPFactory):
     def buildProtocol(self, addr: Any) -> Any:
         protocol = super().buildProtocol(addr)
         protocol.requestFactory = Request
+        channel = protocol._channel
+        protocol.timeOut = settings.BODY_IDLE_SECONDS
+        channel.timeoutConnection = partial(_cut_silent, channel, channel.timeoutConnection)
         return protocol
 
 

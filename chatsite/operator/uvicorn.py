@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import uvicorn
+from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -49,8 +50,23 @@ class Http(_Bounded, HttpToolsProtocol):
     """
 
     _in_head = False
+    _silent: asyncio.TimerHandle | None = None
+    """Cuts off who connects and does not bring the head of a request to its end (bodies: `operator.gate`)."""
     _bodiless = 0
     """Bytes since something of a body came, or a head began or ended."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._silent = self.loop.call_later(settings.BODY_IDLE_SECONDS, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._hush()
+        super().connection_lost(exc)
+
+    def _hush(self) -> None:
+        if self._silent is not None:
+            self._silent.cancel()
+            self._silent = None
 
     def on_message_begin(self) -> None:
         self._in_head, self._bodiless = True, 0
@@ -73,8 +89,11 @@ class Http(_Bounded, HttpToolsProtocol):
         super().on_body(body)
 
     def data_received(self, data: bytes) -> None:
+        self._hush()
         self._bodiless += len(data)
         super().data_received(data)
+        if self._in_head:
+            self._silent = self.loop.call_later(settings.BODY_IDLE_SECONDS, self.transport.close)
         if self._bodiless > MAX_HEAD and not self.transport.is_closing():
             self._refuse()
 
