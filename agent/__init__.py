@@ -40,6 +40,7 @@ The rooms:
     hooks         middleware Middleware, its decisions   stack       several of them, composed
     middlewares/  ready ones, one file each
     providers/    something that streams a turn: base (the contract), http (endpoint), scripted (plays what it is told)
+    mcp/          tools of other servers, in the Model Context Protocol; loaded by whoever uses it
     wire/         codecs: protocol <-> our values, no I/O
 """
 

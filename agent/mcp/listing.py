@@ -1,0 +1,164 @@
+"""What a server says of its tools, as tools of ours; and which are refused, and why.
+
+    name                 `server__name`; what no provider takes in a name becomes `_`. One that is too long, or meets
+                         another by that, is cut and ends in eight digits of its hash: the same name every time
+    description, title   text, 2,000 characters at most
+    schema               must be one of an object, 64 KB at most, 24 deep at most
+    readOnlyHint         nobody is asked; may run twice
+    idempotentHint       may run twice
+    anything else        a person is asked, unless `needs_approval` is false; then only with destructiveHint
+
+A hint is the server's own word. Who does not trust it says `ask` or `deny` in a group's policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.mcp.config import ServerConfig
+from agent.text import storable
+from agent.tools import Tool, ToolContext
+from agent.wire.jsontext import plain
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as TheirTool
+    from mcp.types import ToolAnnotations
+
+MOST_TOOLS = 128
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 2000
+LARGEST_SCHEMA = 64 * 1024
+DEEPEST_SCHEMA = 24
+MAX_OUTPUT = 100_000
+"""Bytes of text of one result that a model gets; the whole is kept for people."""
+DIGITS = 8
+SHOWN = 60
+NO_PROVIDERS = re.compile(r"[^a-zA-Z0-9_-]")
+
+Call = Callable[[str, bool, Mapping[str, Any], ToolContext], Awaitable[Any]]
+"""Calls a tool: its name at the server, whether it may run twice, the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A tool that is not taken, by the name it has at its server."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    tools: tuple[Tool, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+def tools_of(config: ServerConfig, theirs: Iterable[TheirTool], call: Call) -> Listed:
+    wanted = [tool for tool in theirs if config.tools is None or tool.name in config.tools]
+    refused = [Refused(name, "the server has no such tool") for name in _missing(config, wanted)]
+    refused += [
+        _refused(tool, f"the server has more than {MOST_TOOLS} tools") for tool in wanted[MOST_TOOLS:]
+    ]
+    fit: dict[str, TheirTool] = {}
+    for tool in wanted[:MOST_TOOLS]:
+        why = "the server names it twice" if tool.name in fit else _fault(tool)
+        if why:
+            refused.append(_refused(tool, why))
+        else:
+            fit[tool.name] = tool
+    names = names_of(config.name, fit)
+    return Listed(tuple(_tool(config, names[name], tool, call) for name, tool in fit.items()), tuple(refused))
+
+
+def names_of(server: str, theirs: Iterable[str]) -> dict[str, str]:
+    """Their name -> ours. Those that may stay as they are come first, so that no other can take their place."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(theirs, key=lambda name: (bool(NO_PROVIDERS.search(name)), name)):
+        ours = f"{server}__{NO_PROVIDERS.sub('_', name)}"
+        if len(ours) > LONGEST_NAME or ours in taken:
+            digits = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
+            ours = f"{ours[: LONGEST_NAME - DIGITS - 1]}_{digits}"
+        taken.add(ours)
+        found[name] = ours
+    return found
+
+
+def shown(text: str, most: int = SHOWN) -> str:
+    """A server's words where people read them: one line, bounded."""
+    line = " ".join(storable(text[: most * 4]).split())
+    line = "".join(mark for mark in line if mark.isprintable())
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+def _missing(config: ServerConfig, wanted: Iterable[TheirTool]) -> list[str]:
+    there = {tool.name for tool in wanted}
+    return [name for name in config.tools or () if name not in there]
+
+
+def _refused(tool: TheirTool, why: str) -> Refused:
+    return Refused(shown(tool.name), why)
+
+
+def _fault(tool: TheirTool) -> str:
+    if not tool.name.strip():
+        return "it has no name"
+    if tool.input_schema.get("type") != "object":
+        return "its schema is not one of an object"
+    if not isinstance(tool.input_schema.get("properties", {}), dict):
+        return "its schema's properties are no object"
+    if _depth(tool.input_schema) > DEEPEST_SCHEMA:
+        return f"its schema is more than {DEEPEST_SCHEMA} deep"
+    if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
+        return f"its schema is larger than {LARGEST_SCHEMA // 1024} KB"
+    return ""
+
+
+def _depth(schema: Any) -> int:
+    level, depth = [schema], 0
+    while level and depth <= DEEPEST_SCHEMA:
+        depth += 1
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+    return depth
+
+
+def _tool(config: ServerConfig, name: str, tool: TheirTool, call: Call) -> Tool:
+    hints = tool.annotations
+    reads = hints is not None and hints.read_only_hint is True
+    repeats = reads or (hints is not None and hints.idempotent_hint is True)
+    theirs = tool.name
+
+    async def execute(arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
+        return await call(theirs, repeats, arguments, ctx)
+
+    return Tool(
+        name=name,
+        description=_description(tool),
+        parameters=plain({"properties": {}, **tool.input_schema}, storable),
+        execute=execute,
+        needs_approval=not reads and (config.needs_approval or _destroys(hints)),
+        timeout=config.timeout,
+        idempotent=repeats,
+        max_output=MAX_OUTPUT,
+    )
+
+
+def _destroys(hints: ToolAnnotations | None) -> bool:
+    return hints is not None and hints.destructive_hint is True
+
+
+def _description(tool: TheirTool) -> str:
+    title = tool.title or (tool.annotations.title if tool.annotations else "") or ""
+    words = storable((tool.description or title)[: LONGEST_DESCRIPTION + 1]).strip()
+    return words if len(words) <= LONGEST_DESCRIPTION else f"{words[:LONGEST_DESCRIPTION]}…"
