@@ -30,6 +30,7 @@ ANTHROPIC_BASE_URL = env.base_url("ANTHROPIC_BASE_URL")
 ANTHROPIC_API_KEY = env.text("ANTHROPIC_API_KEY")
 ANTHROPIC_MODELS = env.listing("ANTHROPIC_MODELS")
 EXAMPLE_TOOLS = env.boolean("EXAMPLE_TOOLS", True)
+MCP_SERVERS = env.mcp_servers("MCP_SERVERS")
 CHAT_AUTO_TITLE = env.boolean("CHAT_AUTO_TITLE", True)
 RUN_MAX_TURNS = env.amount("RUN_MAX_TURNS", 5)
 RUN_MAX_TOOL_CALLS = env.amount("RUN_MAX_TOOL_CALLS")
@@ -62,7 +63,7 @@ GATEWAY_MAX_RERUNS = env.whole("GATEWAY_MAX_RERUNS", 3)
 GATEWAY_MAX_SECONDS = env.amount("GATEWAY_MAX_SECONDS", 600)
 GATEWAY_MAX_TOKENS = env.amount("GATEWAY_MAX_TOKENS")
 GATEWAY_MAX_COST = env.amount("GATEWAY_MAX_COST")
-GATEWAY_TOOLS = "chatsite.chat.tools.server_tools"
+GATEWAY_TOOLS = "chatsite.chat.tools.every_tool"
 GATEWAY_APPROVED_TOOLS = env.listing("GATEWAY_APPROVED_TOOLS")
 GATEWAY_RULES = env.text("GATEWAY_RULES")
 SEARXNG_URL = env.base_url("SEARXNG_URL")
@@ -307,5 +308,7 @@ LOGGING = {
             name: {"level": "DEBUG" if LOG_LEVEL == "DEBUG" else "WARNING"}
             for name in ("asyncio", "daphne", "uvicorn", "httpx", "aiohttp")
         },
+        # These tell the ids of sessions, and what was said in them. What goes wrong `agent.mcp` says in its own words.
+        **{name: {"level": "CRITICAL"} for name in ("mcp", "client", "httpx2", "httpcore2")},
     },
 }

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OPEN_FOR = 10.0
-"""Seconds that a server may take until its tools are known."""
+OPEN_FOR = 15.0
+"""Seconds that a server may take until its tools are known: an old one may say nothing for ten to what the SDK asks."""
 AGAIN_AFTER = 15.0
 """Seconds until one that was away is tried again."""
 LIST_EVERY = 300.0
@@ -141,7 +141,7 @@ class Server:
                         await self._list(there)
         finally:
             hearing.cancel()
-            await asyncio.wait({hearing})
+            await asyncio.gather(hearing, return_exceptions=True)
 
     def _leave(self) -> None:
         self._leaving = True
@@ -182,7 +182,7 @@ class Server:
                 lost = session.has_arrived(error)
                 if error.code in session.ENDED:
                     await self._reopen(there)
-                again = error.code == session.FORGOTTEN or (repeats and error.code in session.NOT_HEARD)
+                again = error.code == session.FORGOTTEN or (repeats and error.code in session.UNHEARD)
                 if last or not again:
                     raise self._failed(error, lost and not repeats) from error
             except ValidationError as error:

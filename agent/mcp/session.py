@@ -6,6 +6,7 @@ that event loop may call.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,13 +21,13 @@ from pydantic import TypeAdapter
 
 from agent.mcp import guarded
 from agent.mcp.config import ServerConfig
-from agent.mcp.guarded import FORGOTTEN, LOST
+from agent.mcp.guarded import FORGOTTEN, LOST, NOT_SENT
 from agent.mcp.listing import MOST_TOOLS
 
 __all__ = [
     "ENDED",
     "FORGOTTEN",
-    "NOT_HEARD",
+    "UNHEARD",
     "Client",
     "MCPError",
     "Progress",
@@ -39,10 +40,12 @@ __all__ = [
 
 ENDED = frozenset({FORGOTTEN, sdk.CONNECTION_CLOSED})
 """Codes of a session that is of no use any more."""
-NOT_HEARD = frozenset({LOST, sdk.CONNECTION_CLOSED})
-MAY_HAVE_ARRIVED = NOT_HEARD | {sdk.PARSE_ERROR}
+UNHEARD = frozenset({LOST, sdk.CONNECTION_CLOSED})
+"""Codes of a request whose answer did not come."""
+MAY_HAVE_ARRIVED = UNHEARD | {sdk.PARSE_ERROR}
 
 MOST_PAGES = 20
+LISTEN_AGAIN, LISTEN_AT_LEAST = 5.0, 300.0
 US = sdk.Implementation(name="threadloom", version="0.1.0")
 ANSWER: TypeAdapter[sdk.CallToolResult | sdk.InputRequiredResult] = TypeAdapter(
     sdk.CallToolResult | sdk.InputRequiredResult
@@ -88,13 +91,26 @@ async def call(
 
 
 async def hear_of_changes(session: Client, changed: Callable[[], None]) -> None:
-    """By the newer protocol one asks to be told; by the older `heard` is told anyway."""
-    try:
-        async with session.listen(tools_list_changed=True) as said:
-            async for _ in said:
-                changed()
-    except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
-        return  # the list is asked for now and then all the same
+    """By the newer protocol one asks to be told; by the older `heard` is told anyway.
+
+    Where the server breaks that off, it may be away: to ask for its list will tell.
+    """
+    pause = LISTEN_AGAIN
+    while True:
+        try:
+            async with session.listen(tools_list_changed=True) as said:
+                async for _ in said:
+                    changed()
+        except ListenNotSupportedError:
+            return  # the list is asked for now and then all the same
+        except MCPError as error:
+            if error.code not in UNHEARD | {NOT_SENT}:
+                return
+            changed()
+        except SubscriptionLost:
+            changed()
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LISTEN_AT_LEAST)
 
 
 def has_arrived(error: MCPError) -> bool:

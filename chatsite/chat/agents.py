@@ -29,7 +29,7 @@ from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.sources import Source, Sources, sources_from_settings
-from chatsite.chat.tools import demo_tools, server_tools
+from chatsite.chat.tools import demo_tools, remote, server_tools, with_remote
 
 DEMO = "demo"
 NOT_OPEN = gettext_lazy("The model %(model)s is not open to you any more. Choose another, then go on.")
@@ -123,7 +123,7 @@ class Agents:
         model: str = DEMO,
     ) -> ToolRegistry:
         """The server's tools, and those that a client declared for itself. Raises InvalidRequest."""
-        ours = self._tools
+        ours = with_remote(self._tools)
         if allowed.rules_tools or model != DEMO:
             ours = ToolRegistry(
                 tool
@@ -144,6 +144,7 @@ class Agents:
         theirs who ask. Whoever is stopped meanwhile waits for no endpoint: that run asks none."""
         if not allowed.opens(model):
             raise UnknownModel(NOT_OPEN % {"model": repr(model[:100])})
+        await remote.ready()
         return Agent(
             provider=await self._provider_unless(stop or AbortSignal(), model),
             model=model,

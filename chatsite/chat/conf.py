@@ -15,6 +15,7 @@ DEFAULTS: dict[str, Any] = {
     "ANTHROPIC_API_KEY": "",
     "ANTHROPIC_MODELS": [],
     "EXAMPLE_TOOLS": True,
+    "MCP_SERVERS": (),
     "CHAT_SYSTEM_PROMPT": "",
     "CHAT_AUTO_TITLE": True,
     "CHAT_MIDDLEWARE": (),

@@ -32,6 +32,7 @@ from chatsite.chat import (
 from chatsite.chat.heartbeat import BEAT_EVERY, PROCESS, Watch
 from chatsite.chat.models import Run, RunEvent
 from chatsite.chat.problems import Restarting
+from chatsite.chat.tools import remote
 from chatsite.watch.counters import Gauge
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ def begin() -> None:
     """Start the rounds on this loop, and listen to other processes, if that is not on its way."""
     loop = asyncio.get_running_loop()
     if loop not in _tasks:
+        remote.begin()
         _tasks[loop] = [
             loop.create_task(_rounds(), name="rounds", context=contextvars.Context()),
             loop.create_task(_beats(), name="beats", context=contextvars.Context()),

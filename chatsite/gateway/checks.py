@@ -15,6 +15,9 @@ from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, 
 from chatsite.gateway.hooks.rules import FORMS, read_rules
 from chatsite.gateway.hooks.server_tools import tools_from_settings
 
+MCP = "__"
+"""In the name of a tool that another server has: those are known only when it was asked."""
+
 
 @register()
 def hooks_are_there(**_: Any) -> list[CheckMessage]:
@@ -64,7 +67,7 @@ def tools_are_there(**_: Any) -> list[CheckMessage]:
             id="gateway.E022",
         )
         for name in setting("GATEWAY_APPROVED_TOOLS")
-        if name not in names
+        if name not in names and MCP not in name
     ]
 
 

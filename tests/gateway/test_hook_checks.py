@@ -46,6 +46,8 @@ def test_an_approved_tool_that_is_not_there_stops_the_start(settings):
     [problem] = tools_are_there()
     assert "'send_mail'" in problem.msg
     assert "send_email" in problem.hint
+    settings.GATEWAY_APPROVED_TOOLS = ["files__write"]  # an MCP server's: known only when that was asked
+    assert tools_are_there() == []
 
 
 def test_a_line_that_is_no_rule_stops_the_start(settings):

@@ -25,9 +25,12 @@ from django.core import signing
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from agent.mcp import read_servers
+from chatsite.chat.tools import remote
 from chatsite.operator import probe
-from chatsite.operator.doctor import database, files, findings, models
+from chatsite.operator.doctor import database, files, findings, models, tool_servers
 from chatsite.operator.doctor.findings import Level
+from tests.mcp_server import SECRET, stand_in
 from tests.server import Server
 from tests.site.processes import ROOT, environment, wait_until
 
@@ -330,3 +333,35 @@ def test_an_endpoint_that_does_not_answer_is_named_and_its_key_is_not(settings):
     assert found[0][0] == Level.WRONG
     assert "OpenAI" in found[0][1]
     assert "very-secret" not in str(found)
+
+
+@pytest.mark.slow
+def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(tmp_path, settings, capfd):
+    with stand_in(tmp_path) as server:
+        headers = {"Authorization": SECRET}
+        settings.MCP_SERVERS = read_servers(
+            {
+                "good": {"url": server.at(), "headers": headers, "tools": ["add", "write"]},
+                "half": {"url": server.at(), "headers": headers, "tools": ["add", "deep"]},
+                "none": {"url": server.at("/locked"), "headers": headers},
+                "gone": {"url": "http://127.0.0.1:9/mcp", "headers": headers},
+                "odd": {"command": "no-such-program", "args": ["s3cret"]},
+            }
+        )
+        remote.use_servers(None)
+        try:
+            found = list(tool_servers.tool_servers())
+        finally:
+            remote.use_servers(None)
+    said = {each.about: (each.level, each.words) for each in found}
+    assert said["MCP good"] == (
+        Level.OK, f"{server.at('')} has 2 tools, 1 of them ask first (protocol 2026-07-28)",
+    )  # fmt: skip
+    assert said["MCP half"][0] == Level.LOOK
+    assert "1 are not taken: deep: its schema is more than 24 deep" in said["MCP half"][1]
+    assert said["MCP none"][0] == said["MCP gone"][0] == said["MCP odd"][0] == Level.WRONG
+    assert "it lets nobody in with these headers (HTTP 401)" in said["MCP none"][1]
+    assert "it cannot be reached" in said["MCP gone"][1]
+    assert "its command cannot be started" in said["MCP odd"][1]
+    assert all(each.advice for each in found if each.level != Level.OK)
+    assert "s3cret" not in str(found) + "".join(capfd.readouterr())

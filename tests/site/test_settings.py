@@ -35,6 +35,15 @@ WRONG = [
         {"MODEL_PRICES": "gpt-5=1.25"},
         "MODEL_PRICES holds 'gpt-5=1.25'; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHED, a million tokens.",
     ),
+    (
+        {"MCP_SERVERS": "[{"},
+        f"MCP_SERVERS holds no JSON (line 1, column 3); write a list such as {env.MCP_FORM}.",
+    ),
+    (
+        {"MCP_SERVERS": '[{"name": "a", "url": "https://hunter2@h/"}]'},
+        "MCP_SERVERS: server 'a': url must be http://... or https://..., without a user; "
+        "what is secret goes into headers.",
+    ),
     ({"LOG_LEVEL": "loud"}, "LOG_LEVEL is 'loud'; write DEBUG or INFO or WARNING or ERROR or CRITICAL."),
     (
         {"DATABASE_URL": "mysql://root:hunter2@db/chat"},
@@ -94,6 +103,7 @@ def read_all(folder):
     env.whole("COMPRESSION_KEEP", 8)
     env.prices("MODEL_PRICES")
     env.facts("MODEL_FACTS")
+    env.mcp_servers("MCP_SERVERS")
     env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
     env.database("DATABASE_URL", folder / "db.sqlite3")
     env.base_url("OPENAI_BASE_URL")

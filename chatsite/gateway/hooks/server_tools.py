@@ -1,6 +1,7 @@
 """The server's own tools, for callers that ask for them by name (`asked_tools.py`). Built in: no setting loads it.
 
-`GATEWAY_TOOLS` is the dotted path of a ToolRegistry, or of what makes one. The calls run as in the chat, by
+`GATEWAY_TOOLS` is the dotted path of a ToolRegistry, or of what makes one: it is asked anew for each request, since the
+tools of MCP servers come and go. The calls run as in the chat, by
 `agent.tool_calls`: the same checks of arguments, timeouts, results and error codes. Each is in the ledger before its
 tool starts, and so is what became of it.
 
@@ -52,6 +53,7 @@ from chatsite.policies.values import ALLOW, ASK, DENY, NO_POLICY, Policy, Rule
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Tools = ToolRegistry | Callable[[], ToolRegistry]
 
 SECONDS = 60.0
 """For one attempt of a tool that sets no limit of its own: a caller waits for it."""
@@ -74,14 +76,18 @@ class ServerTools(BaseHook):
     timeout = ALL_SECONDS + 10  # the calls are stopped before, so that each has its result
 
     def __init__(
-        self, tools: ToolRegistry, *, approved: frozenset[str] = frozenset(), kept: Ledger = ledger
+        self, tools: Tools, *, approved: frozenset[str] = frozenset(), kept: Ledger = ledger
     ) -> None:
         """`approved`: names of tools that need nobody's yes here."""
-        self._tools = ToolRegistry(
-            replace(tool, timeout=tool.timeout or SECONDS) for tool in tools if tool.execute is not None
-        )
+        self._find = tools if callable(tools) else lambda: tools
         self._approved = approved
         self._kept = kept
+
+    @property
+    def _tools(self) -> ToolRegistry:
+        """Those of this moment."""
+        found = (tool for tool in self._find() if tool.execute is not None)
+        return ToolRegistry(replace(tool, timeout=tool.timeout or SECONDS) for tool in found)
 
     @property
     def serves(self) -> frozenset[str]:  # type: ignore[override]
@@ -276,7 +282,7 @@ def _spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 @cache
 def server_tools() -> ServerTools:
     """The hook of these settings."""
-    return ServerTools(tools_from_settings(), approved=frozenset(setting("GATEWAY_APPROVED_TOOLS")))
+    return ServerTools(tools_from_settings, approved=frozenset(setting("GATEWAY_APPROVED_TOOLS")))
 
 
 def tools_from_settings() -> ToolRegistry:

@@ -4,7 +4,7 @@ import json
 
 from django.core.management.base import BaseCommand, CommandError
 
-from chatsite.operator.doctor import database, files, models
+from chatsite.operator.doctor import database, files, models, tool_servers
 from chatsite.operator.doctor.findings import Level, run
 from chatsite.operator.doctor.site import Site
 
@@ -24,6 +24,7 @@ INSIDE = {
     "endpoints": models.chat_endpoints,
     "gateway": models.gateway_endpoints,
     "hooks": models.hooks,
+    "MCP": tool_servers.tool_servers,
 }
 
 
