@@ -65,14 +65,19 @@ class Floor:
             yield sse("STEP_STARTED", stepName=step)
             async for piece in self.turn(model, messages, id, calls):
                 yield piece
+            await self.said(asked["runId"], messages[-1])
             yield sse("STEP_FINISHED", stepName=step)
             for call in calls:
                 result = DUMP(TOOLS[call["function"]["name"]](**json.loads(call["function"]["arguments"])))
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+                await self.said(asked["runId"], messages[-1])
                 yield sse(
                     "TOOL_CALL_RESULT", messageId=uuid.uuid4().hex, toolCallId=call["id"], content=result
                 )
         yield sse("RUN_FINISHED", **ids)
+
+    async def said(self, run_id: str, message: Any) -> None:
+        """A message is whole, and the next thing is about to be told. Nothing is kept of it here."""
 
     async def turn(self, model: str, messages: list[Any], id: str, calls: list[Any]) -> AsyncIterator[bytes]:
         assert self.session is not None

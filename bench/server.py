@@ -1,9 +1,9 @@
 """The whole server against the least one: `python -m bench.server`.
 
-Five processes on loopback: a model that is never the bottleneck (`model.py`), the least server that does
-the same work and keeps nothing (`floor.py`), Threadloom under uvicorn and under daphne with a database
-of its own, and this client. The servers take turns, repeat after repeat, so that a busy moment of the
-machine hits all of them.
+Processes on loopback: a model that is never the bottleneck (`model.py`), the least server that does the same
+work and keeps nothing (`floor.py`), the same as a Django view that keeps rows (`full_floor.py`), Threadloom
+under uvicorn and under daphne with a database of its own, and this client. The servers take turns, repeat
+after repeat, so that a busy moment of the machine hits all of them.
 
 A delta here is one of the *model's*. Every delta arrives, and this checks it: the text of every answer
 is the text that the model wrote. But our provider folds what one network read brings into one event, and
@@ -205,13 +205,15 @@ async def measure(servers: list[Server], todo: list[Job], repeats: int) -> dict[
 
 
 def show(servers: list[Server], rows: dict[str, dict[str, list[float]]]) -> None:
-    floor, ours = servers[0].name, servers[1].name
+    floors, ours = [server.name for server in servers[:2]], servers[2].name
     table = []
     for row, figures in rows.items():
-        ratio = statistics.median(figures[ours]) / statistics.median(figures[floor])
+        mine = statistics.median(figures[ours])
+        ratios = [f"{mine / statistics.median(figures[floor]):.2f}" for floor in floors]
         cells = [spread(figures[server.name]) for server in servers]
-        table.append([row, *cells, f"{ratio:.2f}", GOALS.get(row, "")])
-    print_table(["", *(server.name for server in servers), "ours / floor", "goal"], table)
+        table.append([row, *cells, *ratios, GOALS.get(row, "")])
+    against = [f"ours / {floor}" for floor in floors]
+    print_table(["", *(server.name for server in servers), *against, "goal"], table)
 
 
 def main() -> None:
@@ -228,7 +230,7 @@ def main() -> None:
         url = f"http://127.0.0.1:{model.port}"
         models = ",".join(sorted({job.model for job in jobs(False) + jobs(True)}))
         settings = {"OPENAI_BASE_URL": url, "OPENAI_MODELS": models}
-        servers = [stack.enter_context(module("floor", "--model", url))]
+        servers = [stack.enter_context(module(name, "--model", url)) for name in ("floor", "full_floor")]
         for server in ("uvicorn",) if options.without_daphne else ("uvicorn", "daphne"):
             servers.append(stack.enter_context(site(server, **settings)))
         rows = uvloop.run(measure(servers, todo, 1 if options.quick else options.repeats))
