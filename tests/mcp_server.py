@@ -3,6 +3,7 @@
     /mcp        the newest protocol        /old        the one with sessions, before it
     /away       leads to another origin    /locked     lets nobody in
     /sse        speaks nothing             /packed     packs its answers
+    /breaks     breaks off each second call when it is done
 
 What happens to calls is written to a file, a line each: `name begun`, `name done`, `name cancelled`.
 """
@@ -159,6 +160,7 @@ class Doors:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.forgets = False
+        self.breaks = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope.get("path", "")
@@ -166,8 +168,25 @@ class Doors:
             await self.inner(scope, receive, send)
         elif path == "/old":
             await self._old(scope, receive, send)
+        elif path == "/breaks":
+            await self._breaks(scope, receive, send)
         else:
             await self._door(path, send)
+
+    async def _breaks(self, scope: Any, receive: Any, send: Any) -> None:
+        """A proxy that loses the server in mid call."""
+        called = any(name == b"mcp-method" and what == b"tools/call" for name, what in scope["headers"])
+        self.breaks += called
+        breaks = called and self.breaks % 2 == 1
+
+        async def unheard(message: Any) -> None:
+            if not breaks:
+                await send(message)
+
+        await self.inner({**scope, "path": "/mcp", "raw_path": b"/mcp"}, receive, unheard)
+        if breaks:
+            await send({"type": "http.response.start", "status": 502, "headers": []})
+            await send({"type": "http.response.body", "body": b"<h1>Bad Gateway</h1>"})
 
     async def _door(self, path: str, send: Any) -> None:
         if path == "/forget":

@@ -147,6 +147,7 @@ async def recover_lost(watch: Watch) -> list[recovery.Recovered]:
     for seen in watch.look(beats, time.monotonic()):
         if seen.owner == PROCESS and runner.is_here(seen.run_pk):
             continue
+        await remote.ready()  # a call may run again whose tool another server has
         try:
             with draining.beginning():
                 done = await db.write(recovery.recover, seen)

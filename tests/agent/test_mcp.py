@@ -311,6 +311,19 @@ async def test_a_server_that_dies_in_mid_call_leaves_the_outcome_unknown_and_wha
 
 
 @pytest.mark.slow
+async def test_what_may_have_arrived_is_sent_again_only_if_its_tool_may_run_twice(server, connect):
+    tools = await tools_of(connect(t={"url": server.at("/breaks")}))
+    before = len(server.calls("write"))
+    with pytest.raises(ToolError, match=r"it failed \(HTTP 502\). No result was kept for this call") as error:
+        await call(tools["write"])
+    assert error.value.code == "outcome_unknown"
+    assert server.calls("write")[before:] == ["begun", "done"], "once, though its answer was lost"
+    assert await call(tools["write"]) == "write: {}"
+    assert await call(tools["put"]) == "put: {}"
+    assert server.calls("put") == ["begun", "done"] * 2, "it says that it may run twice"
+
+
+@pytest.mark.slow
 async def test_a_command_is_started_spoken_to_and_ends_with_us(tmp_path, connect, monkeypatch):
     monkeypatch.setenv("SECRET_KEY", "ours alone")
     log = tmp_path / "calls"

@@ -22,7 +22,8 @@ from chatsite.chat.agents import agents
 from chatsite.chat.command_values import Send, Stop
 from chatsite.chat.tools import every_tool, remote
 from chatsite.gateway.hooks import server_tools
-from tests.chat.conftest import row_of, until
+from tests.chat.conftest import recover, row_of, until
+from tests.chat.dying import kill
 from tests.chat.test_approvals import answer, asked, ledger, yes
 from tests.chat.test_policies import everybody_may
 from tests.chat.test_runs import begin, told, transcript_of
@@ -142,6 +143,20 @@ async def test_a_server_that_dies_in_mid_call_leaves_the_outcome_unknown_and_the
     row = await ledger()
     assert (row.state, row.error_code) == ("unknown", "outcome_unknown")
     assert (await transcript_of(done.thread))[-1].text == "It may have happened."
+
+
+async def test_what_only_reads_runs_again_when_this_server_comes_back(person, plays, settled, has, server):
+    has(server)
+    plays(Turn(calls=[call("slow_read")]), Turn("Never said."))
+    before = len(server.calls("slow_read"))
+    done = await begin(person)
+    await until(lambda: server.calls("slow_read")[before:] == ["begun"], seconds=30)
+    await kill(done.run)
+    has(server)  # nobody has asked it yet
+    assert [each.fate for each in await recover()] == ["continued"]
+    await until(lambda: server.calls("slow_read")[before:].count("begun") == 2, seconds=30)
+    await commands.perform(person, done.thread.public_id, Stop(), door="page")
+    await settled()
 
 
 async def test_a_server_that_is_away_stops_no_run(person, plays, settled, has, tmp_path):
