@@ -7,7 +7,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from agent.messages import Message, TextPart, ToolCallPart, ToolResultPart
-from chatsite.chat import models, row_values
+from chatsite.chat import models
+from chatsite.chat.rows import values
 
 WITH_TOOL = 200
 PLAIN = 100
@@ -53,7 +54,7 @@ def seed(user: str, thread_id: str) -> None:
             finished_at=now,
         )
         for message in exchange(number, number < WITH_TOOL):
-            row = row_values.row_of(message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id)
+            row = values.row_of(message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id)
             row.save(force_insert=True)
             thread.head = row
     thread.save(update_fields=["head"])

@@ -23,10 +23,10 @@ django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
 from chatsite.bodies import BodyLimit  # noqa: E402
-from chatsite.chat import rounds  # noqa: E402
-from chatsite.chat.api_doors import ChatApi  # noqa: E402
-from chatsite.chat.thread_events import EventsDoor  # noqa: E402
-from chatsite.chat.upload_doors import UploadDoor  # noqa: E402
+from chatsite.chat.api.doors import ChatApi  # noqa: E402
+from chatsite.chat.files.upload_doors import UploadDoor  # noqa: E402
+from chatsite.chat.process import rounds  # noqa: E402
+from chatsite.chat.readers.thread_events import EventsDoor  # noqa: E402
 from chatsite.gateway.asgi import GatewayApp  # noqa: E402
 from chatsite.operator.gate import Gate  # noqa: E402
 from chatsite.operator.probe import Probe  # noqa: E402

@@ -23,10 +23,10 @@ from agent import AbortSignal, Agent, Provider, ToolRegistry, ToolSpec, with_cli
 from agent.abort import Aborted
 from agent.providers.demo import DemoProvider
 from chatsite.catalog import entries
-from chatsite.chat import allowance, budgets
-from chatsite.chat.allowance import EVERYTHING, Allowance
 from chatsite.chat.choices import Choices
 from chatsite.chat.conf import setting
+from chatsite.chat.limits import allowance, budgets
+from chatsite.chat.limits.allowance import EVERYTHING, Allowance
 from chatsite.chat.problems import UnknownModel
 from chatsite.chat.sources import Source, Sources, sources_from_settings
 from chatsite.chat.tools import demo_tools, remote, server_tools, with_remote

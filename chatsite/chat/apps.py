@@ -11,9 +11,10 @@ class ChatConfig(AppConfig):
 
     def ready(self) -> None:
         from chatsite.care import housework, lines
-        from chatsite.chat import checks, search  # noqa: F401  (`checks` registers the system checks)
+        from chatsite.chat import checks  # noqa: F401  (registers the system checks)
+        from chatsite.chat.rows import search
 
-        housework.register("threads", "chatsite.chat.upkeep.step")
-        housework.register("figures", "chatsite.chat.booking.step")
-        lines.register("chatsite.chat.personal")
+        housework.register("threads", "chatsite.chat.care.upkeep.step")
+        housework.register("figures", "chatsite.chat.counting.booking.step")
+        lines.register("chatsite.chat.care.personal")
         post_migrate.connect(search.prepare, sender=self)

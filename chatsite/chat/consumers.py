@@ -24,12 +24,14 @@ from pydantic import ValidationError
 
 from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat import access, commands, cursors, db, draining, following
+from chatsite.chat import access, commands, db
 from chatsite.chat.access import Credential
-from chatsite.chat.command_values import CommandAdapter
-from chatsite.chat.cursors import Cursor
+from chatsite.chat.commands.values import CommandAdapter
 from chatsite.chat.problems import Invalid, KeyOutOfScope, KeyRefused, Missing, NotStored, Problem
-from chatsite.chat.stream import Recheck, numbered_json
+from chatsite.chat.process import draining
+from chatsite.chat.readers import cursors, following
+from chatsite.chat.readers.cursors import Cursor
+from chatsite.chat.readers.stream import Recheck, numbered_json
 from chatsite.languages import speak_to
 
 log = logging.getLogger(__name__)

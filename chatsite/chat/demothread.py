@@ -21,9 +21,9 @@ from agent.approvals import interrupt_of
 from agent.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from agent.results import UNKNOWN_OUTCOME
 from agent.wire.agui_messages import encode_messages
-from chatsite.chat import questions, row_values
 from chatsite.chat.agents import DEMO, agents
 from chatsite.chat.models import Run, Thread, ToolCall
+from chatsite.chat.rows import questions, values
 
 TITLE = _("A tour of what you may see")
 
@@ -298,7 +298,7 @@ def _play(thread: Thread, scene: Scene, at: datetime) -> None:
         booked=True,
     )
     for message in _messages(run, scene):
-        row = row_values.row_of(
+        row = values.row_of(
             message, thread_id=thread.pk, run_id=run.pk, parent_id=thread.head_id, created_at=at
         )
         row.save(force_insert=True)

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from chatsite.chat import draining, store
-from chatsite.chat.liverun import LiveRun
+from chatsite.chat import store
+from chatsite.chat.process import draining
+from chatsite.chat.runs.liverun import LiveRun
 from chatsite.watch.counters import Gauge
 
 AT_A_TIME = 5

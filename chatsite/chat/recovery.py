@@ -26,11 +26,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from agent.events import Cancelled, ModelUsage, RunError, RunFinished
-from chatsite.chat import actions_continuing, metering, unfinished
+from chatsite.chat.actions import continuing
+from chatsite.chat.actions.starting import Begun, Start
 from chatsite.chat.agents import agents
-from chatsite.chat.heartbeat import PROCESS, Beat
+from chatsite.chat.limits import metering
 from chatsite.chat.models import Run, Thread, new_run_id
-from chatsite.chat.run_start import Begun, Start
+from chatsite.chat.process.heartbeat import PROCESS, Beat
+from chatsite.chat.runs import unfinished
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +123,7 @@ def _continue(run: Run) -> Begun:
     unfinished.end(run, partial(_lost, run_id), goes_on=True, runs_again=_idempotent_tools())
     thread = Thread.objects.select_related("head").get(pk=run.thread_id)
     start = Start(run.model, PROCESS, DOOR, run_id)
-    begun = actions_continuing.begin_continuation(thread, run, start, Run.Continuation.AUTOMATIC)
+    begun = continuing.begin_continuation(thread, run, start, Run.Continuation.AUTOMATIC)
     return Begun(thread, begun, fresh=True)
 
 

@@ -28,28 +28,22 @@ from agent.errors import AgentError
 from agent.events import Event, RunError, RunStarted
 from agent.messages import Transcript
 from agent.result_events import result_event
-from chatsite.chat import (
-    allowance,
-    db,
-    metering,
-    policy,
-    row_values,
-    store,
-    titles,
-    unfinished,
-)
+from chatsite.chat import db, store
+from chatsite.chat.actions.starting import Begun
 from chatsite.chat.agents import agents
-from chatsite.chat.attaching import Attaching
 from chatsite.chat.conf import setting
 from chatsite.chat.eventlog import Channel, channel_of
-from chatsite.chat.keeping import RunTaken
-from chatsite.chat.liverun import LiveRun
+from chatsite.chat.files.attaching import Attaching
+from chatsite.chat.limits import allowance, metering, policy
 from chatsite.chat.models import Run
-from chatsite.chat.opening import Opening, opening_of
 from chatsite.chat.problems import Problem
-from chatsite.chat.recorder import Recorder
-from chatsite.chat.requests import Noting
-from chatsite.chat.run_start import Begun
+from chatsite.chat.rows import values
+from chatsite.chat.runs import titles, unfinished
+from chatsite.chat.runs.keeping import RunTaken
+from chatsite.chat.runs.liverun import LiveRun
+from chatsite.chat.runs.opening import Opening, opening_of
+from chatsite.chat.runs.recorder import Recorder
+from chatsite.chat.runs.requests import Noting
 from chatsite.watch import ids
 from chatsite.watch.counters import Gauge
 
@@ -189,7 +183,7 @@ async def _record_run(work: Running, begun: Begun, user: Any) -> None:
     earlier = store.transcript_of(opening.before)
     live = LiveRun(
         run_pk=run.pk,
-        view=row_values.view_of(run),
+        view=values.view_of(run),
         base=opening.before,
         transcript=Transcript(earlier.messages + opening.asked),
     )

@@ -13,12 +13,13 @@ from agent.events import Event, Terminal
 from agent.messages import Message, Transcript
 from agent.reducer import apply
 from agent.underway import NOTHING, Underway, take
-from chatsite.chat import models, questions, tree
-from chatsite.chat.branches import path_to
-from chatsite.chat.cursors import Cursor
-from chatsite.chat.kept_log import events_after, last_number
+from chatsite.chat import models
 from chatsite.chat.models import Run, Thread
-from chatsite.chat.row_values import message_of, view_of
+from chatsite.chat.readers.cursors import Cursor
+from chatsite.chat.rows import questions, tree
+from chatsite.chat.rows.branches import path_to
+from chatsite.chat.rows.kept_log import events_after, last_number
+from chatsite.chat.rows.values import message_of, view_of
 from chatsite.chat.state import RunView, Segment, ThreadState, refilled
 
 State = Run.State

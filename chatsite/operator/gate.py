@@ -17,7 +17,7 @@ from django.conf import settings
 
 from chatsite.accounts import addresses
 from chatsite.accounts.keys import key_in
-from chatsite.chat.api_values import error_body as chat_error
+from chatsite.chat.api.exchange import error_body as chat_error
 from chatsite.gateway import errors
 from chatsite.gateway.caller import dialect_of
 

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs
 
 from django.core import signing
 
-from chatsite.chat.heartbeat import PROCESS
-from chatsite.chat.stream import HEADERS as STREAM_HEADERS
+from chatsite.chat.process.heartbeat import PROCESS
+from chatsite.chat.readers.stream import HEADERS as STREAM_HEADERS
 
 HOLDS = 60
 TICKS = 5

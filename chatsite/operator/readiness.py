@@ -17,7 +17,7 @@ from django.contrib.staticfiles.storage import ManifestFilesMixin, staticfiles_s
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from chatsite.chat import draining
+from chatsite.chat.process import draining
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from django.conf import settings
 
-from chatsite.chat import departure
+from chatsite.chat.process import departure
 from chatsite.operator.limits import MAX_FRAME, MAX_UNSENT, PING_EVERY
 
 CLOSE_TIMEOUT = 1  # seconds for answers that are on their way; streams have ended before, and runs too

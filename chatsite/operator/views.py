@@ -17,8 +17,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from chatsite.accounts.guard import guarded
 from chatsite.accounts.signing import sign_in
 from chatsite.adminkit.races import looked_at_again
-from chatsite.chat import draining
 from chatsite.chat.problems import NotStored
+from chatsite.chat.process import draining
 from chatsite.operator.readiness import readiness
 from chatsite.operator.setup_link import FirstAdminForm, is_valid, make_first_admin
 

@@ -12,9 +12,9 @@ from django.test import Client
 from django.utils import timezone
 
 from chatsite.care.models import Hold
-from chatsite.chat import retention as threads
-from chatsite.chat import transfer, transfer_form
+from chatsite.chat.care import retention as threads
 from chatsite.chat.models import Thread
+from chatsite.chat.transfer import moving, shape
 from chatsite.gateway import retention as exchanges
 
 
@@ -59,10 +59,10 @@ def thread_of(db) -> Callable[..., Thread]:
         ]
         for number, entry in enumerate(said):
             entry |= {"created_at": at, "parent": f"m{number}" if number else None}
-        file = transfer_form.ThreadFile(
+        file = shape.ThreadFile(
             title=title, created_at=at, updated_at=at, head="m2", runs=[run], messages=said
         )
-        thread = transfer.take_in(owner, file)
+        thread = moving.take_in(owner, file)
         Thread.objects.filter(pk=thread.pk).update(updated_at=at)
         return thread
 

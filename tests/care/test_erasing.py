@@ -25,7 +25,8 @@ from chatsite.audit.verifying import verify
 from chatsite.care import erasing, holds, housework
 from chatsite.care.lines import lines, staying
 from chatsite.care.models import Erasure
-from chatsite.chat import attachment_files, attachments, organizing
+from chatsite.chat.actions import organizing
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Message, Share, Thread
 from chatsite.gateway.models import Exchange, ExchangeCall
 from chatsite.policies import quotas
@@ -83,9 +84,9 @@ def both(ada, bob):
         ExchangeCall.objects.create(exchange_id=own[0], call_id="without a key", name="t")
         Day.objects.create(day=timezone.now().date(), source="chat", about="user", value=str(person.pk))
         for content in (b"the same text", f"a text of {person}".encode()):
-            draft = attachment_files.draft_of(content, f"{content[:5]!r}.txt")
+            draft = disk.draft_of(content, f"{content[:5]!r}.txt")
             attachments.keep(person, draft)
-            attachment_files.in_place(draft)
+            disk.in_place(draft)
     return ada, bob
 
 
@@ -104,7 +105,7 @@ def test_not_a_row_of_the_person_is_left_and_none_of_anybody_else_is_gone(both):
     rows = proof["document"]["rows"]
     assert {name: row["before"] for name, row in rows.items()} == before
     assert {row["after"] for row in rows.values()} == {0}
-    files = {path.name for path in attachment_files.folder().rglob("*") if path.is_file()}
+    files = {path.name for path in disk.folder().rglob("*") if path.is_file()}
     assert files == {row.digest for row in Attachment.objects.filter(owner=bob)} - {"bob"}
 
 

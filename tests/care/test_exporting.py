@@ -22,8 +22,9 @@ from chatsite.accounts import keys
 from chatsite.audit import log
 from chatsite.audit.models import Entry
 from chatsite.care import exporting, views
-from chatsite.chat import attachment_files, attachments, transfer_form
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Preset
+from chatsite.chat.transfer import shape
 from chatsite.gateway.models import Exchange, ExchangeCall, Round
 
 
@@ -32,10 +33,10 @@ def rich(ada, bob, thread_of):
     """Ada and Bob with the same things, each with the name in them."""
     for person in (ada, bob):
         thread = thread_of(person, title=f"Thread of {person}")
-        draft = attachment_files.draft_of(f"a text of {person}".encode(), "../../évil name.txt")
+        draft = disk.draft_of(f"a text of {person}".encode(), "../../évil name.txt")
         with transaction.atomic():
             row = attachments.keep(person, draft)
-        attachment_files.in_place(draft)
+        disk.in_place(draft)
         thread.attachments.add(row)
         Preset.objects.create(owner=person, name=f"preset of {person}")
         person.key = keys.new_api_key(person, label=f"key of {person}")
@@ -69,7 +70,7 @@ def test_all_that_is_theirs_is_in_it_and_nothing_of_anybody_else(rich):
 def test_a_thread_in_it_can_be_imported_again_and_read(rich):
     archive = archive_of(rich)
     file, text = sorted(name for name in archive.namelist() if name.startswith("threads/"))
-    taken = transfer_form.read_file(archive.read(file))
+    taken = shape.read_file(archive.read(file))
     assert [message.parts[0].text for message in taken.messages] == ["Will it rain?", "No."]
     assert "## Assistant\n\nNo." in archive.read(text).decode()
 
@@ -99,7 +100,7 @@ def test_whatever_a_file_is_called_its_name_is_one_step_of_a_path(rich, name):
 
 
 def test_a_file_whose_bytes_are_gone_hinders_nothing(rich):
-    attachment_files.path_of(Attachment.objects.get(owner=rich).digest).unlink()
+    disk.path_of(Attachment.objects.get(owner=rich).digest).unlink()
     archive = archive_of(rich)
     assert len([name for name in archive.namelist() if name.startswith("attachments/")]) == 1
 

@@ -15,7 +15,8 @@ from django.utils import timezone
 from chatsite.audit.models import Entry
 from chatsite.care import holds
 from chatsite.care.models import Hold
-from chatsite.chat import attachment_files, attachments, upkeep
+from chatsite.chat.care import upkeep
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Message, Run, RunEvent, Thread
 from chatsite.gateway import retention as exchanges
 from chatsite.gateway.models import Exchange
@@ -77,9 +78,9 @@ def test_a_deleted_message_a_log_and_a_file_of_a_held_person_stay(ada, bob, thre
         for number in (1, 2, 3):
             kind = "RUN_FINISHED" if number == 3 else "CUSTOM"
             RunEvent.objects.create(run=run, first=number, number=number, type=kind, data={})
-        draft = attachment_files.draft_of(b"a text", "a.txt")
+        draft = disk.draft_of(b"a text", "a.txt")
         attachments.keep(who, draft)
-        attachment_files.in_place(draft)
+        disk.in_place(draft)
     Attachment.objects.update(created_at=LONG_AGO)
     held(ada)
     all_of_it()

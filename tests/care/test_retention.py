@@ -11,16 +11,12 @@ from django.db import connection
 from django.utils import timezone
 
 from chatsite.audit.models import Entry
-from chatsite.chat import (
-    attachment_files,
-    attachments,
-    organizing,
-    retention,
-    search,
-    upkeep,
-)
+from chatsite.chat.actions import organizing
+from chatsite.chat.care import retention, upkeep
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Message, Run, RunEvent, Share, Thread
 from chatsite.chat.problems import Missing
+from chatsite.chat.rows import search
 from chatsite.gateway.models import Exchange, ExchangeCall
 from chatsite.policies.models import GroupPolicy
 
@@ -73,13 +69,13 @@ def test_all_that_belongs_to_a_thread_goes_with_it(ada, thread_of, settings):
     run = Run.objects.get(thread=thread)
     RunEvent.objects.create(run=run, first=1, number=1, type="CUSTOM", data={})
     organizing.share(thread=Thread.objects.get(), by=ada)
-    draft = attachment_files.draft_of(b"a text", "a.txt")
+    draft = disk.draft_of(b"a text", "a.txt")
     row = attachments.keep(ada, draft)
-    attachment_files.in_place(draft)
+    disk.in_place(draft)
     thread.attachments.add(row)
     Attachment.objects.update(created_at=timezone.now() - timedelta(days=6))
     assert search.find(ada.pk, "rain")
-    path = attachment_files.path_of(row.digest)
+    path = disk.path_of(row.digest)
     assert path.exists()
     all_of_it()
     for model in (Thread, Run, RunEvent, Message, Share, Attachment):

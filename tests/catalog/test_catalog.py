@@ -22,8 +22,8 @@ from chatsite.asgi import application
 from chatsite.audit.models import Entry
 from chatsite.catalog import entries, forms, sealing, trying
 from chatsite.catalog.models import Endpoint, Model, Route
-from chatsite.chat import budgets
 from chatsite.chat.agents import Agents
+from chatsite.chat.limits import budgets
 from chatsite.chat.problems import UnknownModel
 from chatsite.gateway import auth
 from chatsite.gateway.prices import cost_of

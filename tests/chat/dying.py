@@ -10,11 +10,12 @@ from typing import Any
 from django.db.models import F
 
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import commands, db, kept_log, runner
-from chatsite.chat.acting import Done
-from chatsite.chat.command_values import Send
-from chatsite.chat.heartbeat import MACHINE
+from chatsite.chat import commands, db, runner
+from chatsite.chat.commands.acting import Done
+from chatsite.chat.commands.values import Send
 from chatsite.chat.models import Run
+from chatsite.chat.process.heartbeat import MACHINE
+from chatsite.chat.rows import kept_log
 from tests.chat.conftest import until
 
 

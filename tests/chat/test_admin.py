@@ -19,10 +19,11 @@ from agent.messages import TextPart, ToolCallPart, ToolResultPart, user_message
 from agent.providers.scripted import Turn
 from chatsite.adminkit import base
 from chatsite.adminkit.filters import distinct_values
-from chatsite.chat import commands, db, row_values
+from chatsite.chat import commands, db
 from chatsite.chat.admin.subjects import short_id
-from chatsite.chat.command_values import Retry, Send
+from chatsite.chat.commands.values import Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Message, Run, RunEvent, Thread, ToolCall
+from chatsite.chat.rows import values
 from tests.chat.conftest import until
 
 HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -67,7 +68,7 @@ def weather(
 
 
 def say(thread: Thread, run: Run | None, message: MessageValue) -> Message:
-    row = row_values.row_of(message, thread_id=thread.pk, run_id=run and run.pk, parent_id=thread.head_id)
+    row = values.row_of(message, thread_id=thread.pk, run_id=run and run.pk, parent_id=thread.head_id)
     row.save(force_insert=True)
     thread.head = row
     thread.save()

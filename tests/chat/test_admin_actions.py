@@ -17,10 +17,11 @@ from django.urls import reverse
 
 from agent.providers.scripted import Turn
 from chatsite.audit.models import Entry
-from chatsite.chat import commands, db, transfer, transfer_form
+from chatsite.chat import commands, db
 from chatsite.chat.admin import exports
-from chatsite.chat.command_values import Send
+from chatsite.chat.commands.values import Send
 from chatsite.chat.models import Message, Run, Thread
+from chatsite.chat.transfer import moving, shape
 from tests.chat.conftest import row_of, until
 from tests.chat.test_admin import listing, logged_in, page, transcript, weather
 
@@ -130,8 +131,8 @@ def test_several_threads_are_taken_along_as_one_archive_that_can_be_imported(per
     files = [archive.read(name) for name in archive.namelist() if name != "manifest.json"]
     assert [json.loads(file)["title"] for file in files] == ["Weather", "Other", "My own"]
     for file in files:
-        again = transfer.take_in(person, transfer_form.read_file(file.decode()))
-        assert json.loads(transfer.file_of(again).as_json()) == json.loads(file)
+        again = moving.take_in(person, shape.read_file(file.decode()))
+        assert json.loads(moving.file_of(again).as_json()) == json.loads(file)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,8 +14,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from chatsite.chat import booking
 from chatsite.chat.admin import naming
+from chatsite.chat.counting import booking
 from chatsite.chat.models import Run, Thread, ToolCall
 from tests.chat.test_admin import listing, logged_in, page
 

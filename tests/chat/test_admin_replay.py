@@ -11,9 +11,10 @@ from django.test import Client
 from django.urls import reverse
 
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, upkeep
+from chatsite.chat import commands, db
 from chatsite.chat.admin import playback
-from chatsite.chat.command_values import Retry, Send
+from chatsite.chat.care import upkeep
+from chatsite.chat.commands.values import Retry, Send
 from chatsite.chat.models import Message, Run, RunEvent
 from tests.chat.test_admin import logged_in, page
 

@@ -11,8 +11,9 @@ from django.urls import reverse
 
 from agent.providers.http import close_shared_clients
 from chatsite.catalog.models import Endpoint, Model, Route
-from chatsite.chat import booking, db
+from chatsite.chat import db
 from chatsite.chat.agents import Agents, use_agents
+from chatsite.chat.counting import booking
 from chatsite.chat.models import Message, Run
 from chatsite.usage.models import Day
 from tests.chat.conftest import row_of

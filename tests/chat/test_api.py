@@ -14,7 +14,8 @@ from agent.messages import Usage
 from agent.providers.scripted import Turn
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.chat import api_stream, api_values, db, eventlog
+from chatsite.chat import db, eventlog
+from chatsite.chat.api import exchange, stream
 from chatsite.chat.models import Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
@@ -260,7 +261,7 @@ async def test_a_text_that_cannot_be_kept_is_refused(http, key, plays, text):
 
 
 async def test_a_body_over_the_limit_is_413(http, key, monkeypatch):
-    monkeypatch.setattr(api_values, "MAX_BODY", 1000)
+    monkeypatch.setattr(exchange, "MAX_BODY", 1000)
     assert (await post(http, key, body("x" * 2000))).status_code == 413
 
 
@@ -316,7 +317,7 @@ async def _open_and_leave(key, sent, seen=3):
 
 
 async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api_stream, "GRACE", 0.01)
+    monkeypatch.setattr(stream, "GRACE", 0.01)
     gate = asyncio.Event()
     provider = plays(Turn("Hello there.", delta_size=2, gate=gate))
     await _open_and_leave(key, body(), seen=1)
@@ -327,7 +328,7 @@ async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, 
 
 
 async def test_closing_the_connection_leaves_a_run_that_was_told_to_go_on(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api_stream, "GRACE", 0.01)
+    monkeypatch.setattr(stream, "GRACE", 0.01)
     gate = asyncio.Event()
     plays(Turn("Hello there.", delta_size=2, gate=gate))
     await _open_and_leave(key, body(forwardedProps={"onDisconnect": "continue"}), seen=1)

@@ -13,7 +13,8 @@ from channels.testing import HttpCommunicator
 from agent.providers.scripted import Turn
 from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import api_stream, db, eventlog
+from chatsite.chat import db, eventlog
+from chatsite.chat.api import stream
 from chatsite.chat.models import Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of
@@ -127,12 +128,12 @@ async def test_a_run_that_was_told_to_go_on_is_not_stopped_by_a_message(http, ke
 
 async def test_who_left_one_run_does_not_stop_the_next(person, monkeypatch):
     """The run is over by the end of the grace, and its thread is at something else."""
-    monkeypatch.setattr(api_stream, "GRACE", 0.0)
+    monkeypatch.setattr(stream, "GRACE", 0.0)
     thread = await db.read(lambda: Thread.objects.create(owner=person, public_id="T1"))
     make = {"thread": thread, "model": "demo", "owner": "another process"}
     left = await db.read(lambda: Run.objects.create(public_id="r1", state="finished", **make))
     following = await db.read(lambda: Run.objects.create(public_id="r2", state="running", **make))
-    await api_stream.stop_if_alone(eventlog.channel_of(thread.pk), thread, left)
+    await stream.stop_if_alone(eventlog.channel_of(thread.pk), thread, left)
     assert not (await row_of(following)).stop_requested
 
 
@@ -159,7 +160,7 @@ async def test_a_run_of_somebody_else_is_not_there(http, key, stranger, plays, s
 
 
 async def test_who_joined_keeps_a_run_going_and_stops_it_by_leaving(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api_stream, "GRACE", 0.01)
+    monkeypatch.setattr(stream, "GRACE", 0.01)
     plays(Turn("Hello there.", delta_size=2, gate=asyncio.Event()))
     first = reading(key, sent=body())
     await first.__aenter__()
@@ -172,7 +173,7 @@ async def test_who_joined_keeps_a_run_going_and_stops_it_by_leaving(key, plays, 
 
 
 async def test_who_joined_a_run_that_was_told_to_go_on_does_not_stop_it(key, plays, settled, monkeypatch):
-    monkeypatch.setattr(api_stream, "GRACE", 0.01)
+    monkeypatch.setattr(stream, "GRACE", 0.01)
     gate = asyncio.Event()
     plays(Turn("Hello there.", delta_size=2, gate=gate))
     async with reading(key, sent=body(forwardedProps={"onDisconnect": "continue"})):

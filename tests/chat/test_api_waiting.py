@@ -9,8 +9,8 @@ import pytest
 from agent.messages import ToolResultPart
 from agent.providers.scripted import Turn
 from chatsite.chat import commands, db
-from chatsite.chat.api_resume import pending_results
-from chatsite.chat.command_values import Branch, Send
+from chatsite.chat.api.resume import pending_results
+from chatsite.chat.commands.values import Branch, Send
 from chatsite.chat.models import Interrupt, Message, Run, Thread, ToolCall
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.test_api import body, frames, post

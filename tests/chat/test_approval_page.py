@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from agent import Agent, ToolRegistry, subagent_tool, tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import cursors, db, eventlog, store, stream
+from chatsite.chat import db, eventlog, store
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
+from chatsite.chat.readers import cursors, stream
 from chatsite.chat.render import fields, links
 from chatsite.chat.tools.examples import send_email
 from tests.chat.test_approvals import ASKS, MAIL, asked

@@ -14,17 +14,12 @@ from agent.events import RunStarted, ToolCallArgs, ToolCallResult, ToolCallStart
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import (
-    actions_answering,
-    commands,
-    db,
-    heartbeat,
-    run_start,
-    store,
-)
-from chatsite.chat.command_values import Answer, Forget, OneAnswer, Retry, Send
+from chatsite.chat import commands, db, store
+from chatsite.chat.actions import answering, starting
+from chatsite.chat.commands.values import Answer, Forget, OneAnswer, Retry, Send
 from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Missing, Unanswerable
+from chatsite.chat.process import heartbeat
 from tests.chat.conftest import recover, row_of
 from tests.chat.test_runs import begin, told, transcript_of
 
@@ -237,13 +232,13 @@ def answer_alone(thread_pk, person, interrupt_id, status, gate, outcomes):
     gate.wait()
     try:
         with transaction.atomic():
-            begun = actions_answering.answer(
+            begun = answering.answer(
                 thread=Thread.objects.get(pk=thread_pk),
                 by=person,
                 resolutions=[resolution],
                 always=(),
                 tools=agents().tools_with(),
-                start=run_start.Start("demo", heartbeat.PROCESS, "page"),
+                start=starting.Start("demo", heartbeat.PROCESS, "page"),
             )
         outcomes.append((status, begun.fresh))
     except Exception as error:

@@ -17,23 +17,15 @@ from django.utils import timezone
 from agent.messages import FilePart, ImagePart, TextPart
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
-from chatsite.chat import (
-    attaching,
-    attachment_files,
-    attachment_upkeep,
-    attachments,
-    command_values,
-    commands,
-    db,
-    organizing,
-    transfer,
-    transfer_files,
-    transfer_form,
-    upkeep,
-)
-from chatsite.chat.command_values import Retry, Send
+from chatsite.chat import commands, db
+from chatsite.chat.actions import organizing
+from chatsite.chat.care import upkeep
+from chatsite.chat.commands import values
+from chatsite.chat.commands.values import Retry, Send
+from chatsite.chat.files import attaching, attachments, disk, removing
 from chatsite.chat.models import Attachment, Message, Thread
 from chatsite.chat.problems import Invalid
+from chatsite.chat.transfer import attached, moving, shape
 from tests.chat.test_api import body, post
 from tests.chat.test_doors import HTMX
 from tests.chat.test_filetypes import PNG, SVG, ZIP
@@ -303,7 +295,7 @@ async def test_a_model_that_takes_no_images_is_not_sent_any(sent, person, http, 
     thread, provider, _ = sent
     settings.MODEL_FACTS = {"demo": {"images": False}}
     newer = await given(http, key, PNG + b"newer")
-    with pytest.raises(attachment_files.Unattached, match="takes no images"):
+    with pytest.raises(disk.Unattached, match="takes no images"):
         send = Send(text="This", attachments=[newer])
         await commands.perform(person, thread.public_id, send, door="page")
     # What came before it, when another model was asked, must not stand in the way for ever.
@@ -318,7 +310,7 @@ async def test_a_message_takes_only_files_of_its_sender(person, http, key, plays
     plays(Turn("No."))
     id = await given(http, key, PNG)
     for ids in ([id], ["made-up"], [f"attachment:{id}"]):
-        with pytest.raises(attachment_files.Unattached, match="not here any more"):
+        with pytest.raises(disk.Unattached, match="not here any more"):
             await commands.begin_thread(stranger, Send(text="x", attachments=ids), door="page")
     assert not await db.read(Thread.objects.exists)
 
@@ -327,7 +319,7 @@ async def test_a_message_takes_so_many_files(person, http, key, plays, settings)
     plays()
     settings.ATTACHMENTS_PER_MESSAGE = 1
     ids = [await given(http, key, PNG), await given(http, key, CODE, "c.py")]
-    with pytest.raises(attachment_files.Unattached, match="at most 1 files"):
+    with pytest.raises(disk.Unattached, match="at most 1 files"):
         await commands.begin_thread(person, Send(text="x", attachments=ids), door="page")
 
 
@@ -530,7 +522,7 @@ async def test_a_site_that_keeps_no_files_takes_a_thread_in_with_theirs_in_it(se
     thread, _, _ = sent
     text = await db.read(exported, thread)
     settings.ATTACHMENTS_DIR = None
-    file = await transfer_files.kept(stranger, await db.read(transfer_form.read_file, text))
+    file = await attached.kept(stranger, await db.read(shape.read_file, text))
     assert file.as_json() == text
 
 
@@ -538,8 +530,8 @@ async def test_an_export_holds_the_files_and_is_equal_when_taken_in_again(sent, 
     thread, _, _ = sent
     text = await db.read(exported, thread)
     assert "attachment:" not in text
-    file = await transfer_files.kept(stranger, await db.read(transfer_form.read_file, text))
-    taken = await db.write(transfer.take_in, stranger, file)
+    file = await attached.kept(stranger, await db.read(shape.read_file, text))
+    taken = await db.write(moving.take_in, stranger, file)
     assert await db.read(exported, await now(taken)) == text
     assert await db.read(Attachment.objects.filter(owner=stranger, threads=taken).count) == 3
     provider = plays(Turn("Still here."))
@@ -550,31 +542,31 @@ async def test_an_export_holds_the_files_and_is_equal_when_taken_in_again(sent, 
 
 async def test_an_export_that_would_be_too_large_names_what_it_leaves_out(sent, stranger, monkeypatch):
     thread, _, _ = sent
-    monkeypatch.setattr(transfer_files, "MOST_OUT", len(PNG))
+    monkeypatch.setattr(attached, "MOST_OUT", len(PNG))
     text = await db.read(exported, thread)
     parts = json.loads(text)["messages"][0]["parts"]
     assert ["data" in part for part in parts] == [True, False, False, False]
     assert parts[1]["name"] == "b.pdf"
-    file = await transfer_files.kept(stranger, transfer_form.read_file(text))
-    taken = await db.write(transfer.take_in, stranger, file)
+    file = await attached.kept(stranger, shape.read_file(text))
+    taken = await db.write(moving.take_in, stranger, file)
     assert await db.read(exported, await now(taken)) == text
 
 
 def exported(thread: Thread) -> str:
-    return transfer_files.with_bytes(transfer.file_of(thread), thread).as_json()
+    return attached.with_bytes(moving.file_of(thread), thread).as_json()
 
 
 async def test_what_a_file_says_of_itself_is_not_believed(sent, stranger):
     thread, _, ids = sent
     told = json.loads(await db.read(exported, thread))
     told["messages"][0]["parts"][0] |= {"data": base64.b64encode(SVG).decode()}
-    file = await transfer_files.kept(stranger, transfer_form.read_file(json.dumps(told)))
-    taken = await db.write(transfer.take_in, stranger, file)
+    file = await attached.kept(stranger, shape.read_file(json.dumps(told)))
+    taken = await db.write(moving.take_in, stranger, file)
     kinds = await db.read(lambda: sorted(taken.attachments.values_list("mime_type", flat=True)))
     assert kinds == ["application/pdf", "text/plain"]
     told["messages"][0]["parts"][0] |= {"url": f"attachment:{ids[0]}", "data": None}
     with pytest.raises(Invalid, match="does not hold"):
-        transfer_form.read_file(json.dumps(told))
+        shape.read_file(json.dumps(told))
 
 
 # -- what goes -----------------------------------------------------------------------------------------------
@@ -609,24 +601,24 @@ async def test_a_file_that_is_not_sent_waits_a_day(http, key, folder):
 
 async def test_what_no_row_knows_is_swept_away(http, key, person, folder):
     id = await given(http, key, PNG)
-    draft = await db.read(attachment_files.draft_of, CODE, "c.py")
+    draft = await db.read(disk.draft_of, CODE, "c.py")
     kept = await db.read(Attachment.objects.get, public_id=id)
     stray = folder / kept.digest[:2] / (kept.digest[:2] + "0" * 62)
     stray.write_bytes(b"of nobody")
-    await db.read(attachment_upkeep.sweep, kept.digest[:2])
+    await db.read(removing.sweep, kept.digest[:2])
     assert not stray.exists()
-    assert attachment_files.path_of(kept.digest).exists()
+    assert disk.path_of(kept.digest).exists()
     assert draft.path.exists()
     long_ago = time.time() - 2 * 86400
     os.utime(draft.path, (long_ago, long_ago))
-    await db.read(attachment_upkeep.sweep, kept.digest[:2])
+    await db.read(removing.sweep, kept.digest[:2])
     assert not draft.path.exists()
 
 
 async def test_files_of_deleted_threads_take_no_room(sent, person):
     thread, _, _ = sent
     assert await db.read(attachments.used_by, person) == len(PNG) + len(PDF) + len(CODE)
-    await commands.perform(person, thread.public_id, command_values.Organize(deleted=True), door="page")
+    await commands.perform(person, thread.public_id, values.Organize(deleted=True), door="page")
     assert await db.read(attachments.used_by, person) == 0
 
 

@@ -9,7 +9,8 @@ from django.test import override_settings
 from agent.messages import Usage
 from agent.middleware import Middleware
 from agent.providers.scripted import Turn
-from chatsite.chat import db, eventlog, following, store
+from chatsite.chat import db, eventlog, store
+from chatsite.chat.readers import following
 from chatsite.chat.render.fragments import render_transcript
 from tests.chat.conftest import row_of
 from tests.chat.test_runs import begin, transcript_of

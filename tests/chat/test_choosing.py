@@ -12,25 +12,18 @@ from pydantic import ValidationError
 
 from agent.messages import Usage
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import (
-    choices,
-    choosing,
-    commands,
-    db,
-    eventlog,
-    following,
-    store,
-    transfer,
-    transfer_form,
-)
+from chatsite.chat import choices, commands, db, eventlog, store
+from chatsite.chat.actions import choosing
 from chatsite.chat.agents import Catalog, ModelChoice, catalog_for, use_agents
 from chatsite.chat.choices import Choices
-from chatsite.chat.command_values import CommandAdapter, Fork, Retry, Send
+from chatsite.chat.commands.values import CommandAdapter, Fork, Retry, Send
 from chatsite.chat.models import Preset, Run, Thread
 from chatsite.chat.problems import Invalid, Missing, NoPreset, UnknownModel
+from chatsite.chat.readers import following
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.render.picker import models_in
 from chatsite.chat.tools import demo_tools, server_tools
+from chatsite.chat.transfer import moving, shape
 from tests.chat.conftest import recover, row_of
 from tests.chat.dying import killed_in_mid_answer
 from tests.chat.test_api import body, post
@@ -177,18 +170,18 @@ async def test_a_fork_answers_as_its_thread_does(person, thread):
 
 async def test_a_thread_that_is_taken_out_and_in_answers_as_before(person, thread):
     await configure(person, thread, **ALL)
-    written = await db.read(lambda: transfer.file_of(Thread.objects.get(pk=thread.pk)).as_json())
-    again = await db.write(transfer.take_in, person, transfer_form.read_file(written.encode()))
+    written = await db.read(lambda: moving.file_of(Thread.objects.get(pk=thread.pk)).as_json())
+    again = await db.write(moving.take_in, person, shape.read_file(written.encode()))
     assert (await now(again)).choices == ALL
-    assert (await db.read(lambda: transfer.file_of(again).as_json())) == written
+    assert (await db.read(lambda: moving.file_of(again).as_json())) == written
 
 
 async def test_a_file_with_choices_that_cannot_be_is_refused(thread):
-    written = await db.read(lambda: transfer.file_of(thread).as_json())
+    written = await db.read(lambda: moving.file_of(thread).as_json())
     wrong = written.replace('"parameters": {}', '"parameters": {"temperature": 9}')
     assert wrong != written
     with pytest.raises(Invalid, match="temperature"):
-        transfer_form.read_file(wrong.encode())
+        shape.read_file(wrong.encode())
 
 
 async def test_an_answer_is_given_anew_by_todays_choices(person, plays, settled):

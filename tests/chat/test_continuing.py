@@ -18,27 +18,18 @@ from agent.messages import NOTICE, Transcript, open_calls
 from agent.providers.scripted import ScriptedProvider, Turn
 from agent.reducer import apply
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import (
-    acting,
-    actions_continuing,
-    agents,
-    command_values,
-    commands,
-    cursors,
-    db,
-    eventlog,
-    following,
-    kept_log,
-    policy,
-    recovery,
-    rounds,
-    runner,
-)
+from chatsite.chat import agents, commands, db, eventlog, recovery, runner
+from chatsite.chat.actions import continuing
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.command_values import Continue, Retry, Send, Stop
-from chatsite.chat.heartbeat import PROCESS, Beat
+from chatsite.chat.commands import acting, values
+from chatsite.chat.commands.values import Continue, Retry, Send, Stop
+from chatsite.chat.limits import policy
 from chatsite.chat.models import Message, Run, Thread, ToolCall
 from chatsite.chat.problems import Busy, Conflict, Missing, NothingToContinue
+from chatsite.chat.process import rounds
+from chatsite.chat.process.heartbeat import PROCESS, Beat
+from chatsite.chat.readers import cursors, following
+from chatsite.chat.rows import kept_log
 from tests.chat.conftest import recover, row_of, until
 from tests.chat.dying import all_kept, dead_owner, kill, killed_in_mid_answer
 from tests.chat.test_approvals import MAIL, answer, asked, yes
@@ -109,8 +100,8 @@ async def test_what_is_sent_ends_with_a_users_turn_and_holds_no_system_message_w
         body = codec.encode_request(request)
         told = [message["role"] for message in body["messages"]]
         assert [role for role in told if role != "system" or told.index(role)] == roles
-        assert actions_continuing.GO_ON in str(body["messages"])
-        assert actions_continuing.GO_ON not in str(body.get("system"))
+        assert continuing.GO_ON in str(body["messages"])
+        assert continuing.GO_ON not in str(body.get("system"))
 
 
 async def test_a_run_that_had_said_nothing_begins_anew_without_a_notice(person, plays, settled):
@@ -305,7 +296,7 @@ async def test_an_approved_call_that_had_not_begun_is_carried_out(person, plays,
     plays(Turn(calls=[("c1", "send_email", MAIL)]), Turn("Sent."))
     done, rows = await asked(person, settled)
     begun = await commands.perform(
-        person, done.thread.public_id, command_values.Answer(answers=[yes(rows[0])]), door="page"
+        person, done.thread.public_id, values.Answer(answers=[yes(rows[0])]), door="page"
     )
     await kill(begun.run)
     call = await db.read(ToolCall.objects.get)

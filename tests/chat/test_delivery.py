@@ -21,26 +21,17 @@ from agent.wire.agui import decode_event, encode_event
 from chatsite.accounts.keys import new_api_key, revoke
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.chat import (
-    commands,
-    db,
-    draining,
-    eventlog,
-    following,
-    keeping,
-    kept_log,
-    liverun,
-    runner,
-    store,
-    stream,
-    thread_events,
-)
-from chatsite.chat.command_values import Organize, Send
-from chatsite.chat.cursors import Cursor
+from chatsite.chat import commands, db, eventlog, runner, store
+from chatsite.chat.commands.values import Organize, Send
+from chatsite.chat.files.upload_doors import UploadDoor
 from chatsite.chat.models import Run, RunEvent, Thread
+from chatsite.chat.process import draining
+from chatsite.chat.readers import following, stream, thread_events
+from chatsite.chat.readers.cursors import Cursor
+from chatsite.chat.readers.thread_events import EventsDoor
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
-from chatsite.chat.thread_events import EventsDoor
-from chatsite.chat.upload_doors import UploadDoor
+from chatsite.chat.rows import kept_log
+from chatsite.chat.runs import keeping, liverun
 from tests.chat.conftest import until
 from tests.chat.render.page import Page
 from tests.chat.test_doors import by_key, deactivate, socket

@@ -8,20 +8,13 @@ import pytest
 
 from agent.events import Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import (
-    commands,
-    db,
-    departure,
-    draining,
-    eventlog,
-    following,
-    kept_log,
-    runner,
-    stream,
-)
-from chatsite.chat.command_values import Retry, Send, Stop
+from chatsite.chat import commands, db, eventlog, runner
+from chatsite.chat.commands.values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run
 from chatsite.chat.problems import Restarting
+from chatsite.chat.process import departure, draining
+from chatsite.chat.readers import following, stream
+from chatsite.chat.rows import kept_log
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin
 

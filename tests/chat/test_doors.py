@@ -12,8 +12,10 @@ from django.test import AsyncClient
 
 from agent.providers.scripted import Turn
 from chatsite.asgi import application
-from chatsite.chat import cursors, db, eventlog, following, kept_log
+from chatsite.chat import db, eventlog
 from chatsite.chat.models import Message, Run, Thread
+from chatsite.chat.readers import cursors, following
+from chatsite.chat.rows import kept_log
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import until
 from tests.chat.test_api import frames

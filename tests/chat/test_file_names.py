@@ -14,8 +14,9 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, db, organizing
-from chatsite.chat.command_values import Send
+from chatsite.chat import commands, db
+from chatsite.chat.actions import organizing
+from chatsite.chat.commands.values import Send
 from chatsite.chat.models import Attachment, Thread
 from tests.chat.test_attachments import given, now
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chatsite.chat.filetypes import LONGEST_NAME, Untaken, as_text, read_text, safe_name, type_of
+from chatsite.chat.files.types import LONGEST_NAME, Untaken, as_text, read_text, safe_name, type_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 40
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'

@@ -8,8 +8,9 @@ from django.utils.translation import override
 
 from agent.providers.scripted import Turn
 from agent.wire.problems import provider_error
-from chatsite.chat import db, stream
+from chatsite.chat import db
 from chatsite.chat.problems import Busy
+from chatsite.chat.readers import stream
 from chatsite.chat.render.markdown import block_html
 from chatsite.chat.render.told import SENTENCES, told
 from chatsite.languages import here

@@ -3,7 +3,7 @@
 from agent.events import RunFinished, StepStarted, ToolCallArgs, ToolCallEnd, ToolCallResult, ToolCallStart
 from agent.messages import Transcript
 from agent.reducer import apply
-from chatsite.chat.ledger import Ledger
+from chatsite.chat.runs.ledger import Ledger
 
 
 def told(ledger, transcript, *events):

@@ -9,8 +9,9 @@ import pytest
 from django.db import connection
 
 from bench.seed import seed
-from chatsite.chat import db, search
+from chatsite.chat import db
 from chatsite.chat.models import Message, Thread
+from chatsite.chat.rows import search
 
 PATH = "/threads/long/"
 HTMX = {"HX-Request": "true"}

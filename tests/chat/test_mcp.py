@@ -19,7 +19,7 @@ from agent.providers.scripted import Turn
 from agent.reducer import apply
 from chatsite.chat import commands, db
 from chatsite.chat.agents import agents
-from chatsite.chat.command_values import Send, Stop
+from chatsite.chat.commands.values import Send, Stop
 from chatsite.chat.tools import every_tool, remote
 from chatsite.gateway.hooks import server_tools
 from tests.chat.conftest import recover, row_of, until

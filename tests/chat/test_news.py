@@ -10,9 +10,10 @@ from channels.layers import channel_layers
 from channels_redis.core import RedisChannelLayer
 
 from agent.providers.scripted import Turn
-from chatsite.chat import commands, eventlog, news, rounds
-from chatsite.chat.command_values import Stop
+from chatsite.chat import commands, eventlog
+from chatsite.chat.commands.values import Stop
 from chatsite.chat.models import Run
+from chatsite.chat.process import news, rounds
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin
 

@@ -15,10 +15,13 @@ from django.utils import timezone
 
 from agent.messages import user_message
 from agent.providers.scripted import Turn
-from chatsite.chat import acting, actions, commands, db, organizing, transfer_form
-from chatsite.chat.command_values import Organize, Send
+from chatsite.chat import actions, commands, db
+from chatsite.chat.actions import organizing
+from chatsite.chat.commands import acting
+from chatsite.chat.commands.values import Organize, Send
 from chatsite.chat.models import Message, Share, Thread
 from chatsite.chat.problems import Missing
+from chatsite.chat.transfer import shape
 from tests.chat.conftest import row_of
 from tests.chat.test_runs import begin
 
@@ -316,6 +319,6 @@ async def test_a_file_that_is_none_is_refused_in_words(client):
 
 
 async def test_a_file_that_is_too_large_is_refused(client, monkeypatch):
-    monkeypatch.setattr(transfer_form, "MAX_BYTES", 100)
+    monkeypatch.setattr(shape, "MAX_BYTES", 100)
     response = await client.post("/import", {"file": SimpleUploadedFile("t.json", b"x" * 101)})
     assert response.status_code == 413

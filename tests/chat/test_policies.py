@@ -11,17 +11,11 @@ from agent import ToolRegistry, tool
 from agent.events import RunError, ToolCallResult
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.accounts import keys
-from chatsite.chat import (
-    actions,
-    agents,
-    command_checks,
-    commands,
-    db,
-    run_start,
-    runner,
-)
+from chatsite.chat import actions, agents, commands, db, runner
+from chatsite.chat.actions import starting
 from chatsite.chat.agents import Agents, catalog_for, use_agents
-from chatsite.chat.command_values import Continue, Send
+from chatsite.chat.commands import checks
+from chatsite.chat.commands.values import Continue, Send
 from chatsite.chat.models import ApprovalRule, Run
 from chatsite.chat.problems import Unanswerable, UnknownModel
 from chatsite.policies.models import GroupPolicy
@@ -109,8 +103,8 @@ async def test_a_run_that_a_restart_goes_on_with_ends_in_words(person, plays, se
     """Nobody asks a command for it, so the run itself looks."""
     plays(*WEATHER)
     await everybody_may(allowed_models=["large"])
-    start = run_start.Start("demo", "process", "page")
-    message = (await command_checks.sent_of(person, Send(text="Hi"), None))["message"]
+    start = starting.Start("demo", "process", "page")
+    message = (await checks.sent_of(person, Send(text="Hi"), None))["message"]
     begun = await db.write(
         actions.open_thread, owner=person, public_id=None, message=message, client_id="m1", start=start
     )

@@ -16,11 +16,12 @@ from agent.providers.scripted import Turn
 from chatsite.accounts import keys
 from chatsite.accounts.models import ApiKey
 from chatsite.asgi import application
-from chatsite.chat import commands, db, unfinished
-from chatsite.chat.command_values import Send, Stop
+from chatsite.chat import commands, db
+from chatsite.chat.commands.values import Send, Stop
 from chatsite.chat.models import Run
 from chatsite.chat.problems import OverQuota
 from chatsite.chat.render import words
+from chatsite.chat.runs import unfinished
 from chatsite.policies import rules
 from chatsite.policies.models import GroupBudget, GroupPolicy, Reservation, Used
 from tests.chat.conftest import row_of, until

@@ -11,19 +11,14 @@ from django.utils import timezone
 from agent.events import RunError
 from agent.messages import open_calls
 from agent.providers.scripted import Turn
-from chatsite.chat import (
-    commands,
-    cursors,
-    db,
-    heartbeat,
-    keeping,
-    kept_log,
-    rounds,
-    unfinished,
-)
-from chatsite.chat.command_values import Retry
-from chatsite.chat.heartbeat import Beat, Watch
+from chatsite.chat import commands, db
+from chatsite.chat.commands.values import Retry
 from chatsite.chat.models import Run, RunEvent, Thread, ToolCall
+from chatsite.chat.process import heartbeat, rounds
+from chatsite.chat.process.heartbeat import Beat, Watch
+from chatsite.chat.readers import cursors
+from chatsite.chat.rows import kept_log
+from chatsite.chat.runs import keeping, unfinished
 from tests.chat.conftest import recover, row_of
 from tests.chat.dying import dead_owner, killed_in_mid_answer
 from tests.chat.test_runs import begin, transcript_of
@@ -46,7 +41,8 @@ async def test_a_run_of_a_dead_process_is_closed_and_what_it_wrote_is_kept(perso
 
 
 async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, plays, settled):
-    from chatsite.chat import eventlog, following
+    from chatsite.chat import eventlog
+    from chatsite.chat.readers import following
 
     answer = Turn("What was written so far, and the rest.")
     done, _ = await killed_in_mid_answer(person, plays, answer, door="api")
@@ -60,7 +56,8 @@ async def test_a_reader_that_was_ahead_of_the_rows_hears_the_end_too(person, pla
 
 
 async def test_a_cursor_that_no_log_had_is_told_everything(person, plays, settled):
-    from chatsite.chat import eventlog, following
+    from chatsite.chat import eventlog
+    from chatsite.chat.readers import following
 
     plays(Turn("Hi."))
     done = await begin(person)
@@ -174,7 +171,7 @@ async def test_a_stop_that_came_in_by_another_process_is_heard(person, plays, se
 
 
 async def test_a_reader_here_hears_of_a_run_of_another_process(person, plays, settled, monkeypatch):
-    from chatsite.chat import stream
+    from chatsite.chat.readers import stream
 
     monkeypatch.setattr(rounds, "ROUND_EVERY", 0.01)
     plays(Turn("Hi."))
@@ -208,7 +205,7 @@ async def test_what_no_database_can_store_is_mended_before_it_is_told(person, pl
 async def test_a_database_that_refuses_for_a_moment_costs_nothing(person, plays, settled, monkeypatch):
     from django.db import OperationalError
 
-    from chatsite.chat import recorder
+    from chatsite.chat.runs import recorder
 
     refusals = iter([OperationalError("database is locked")] * 2)
     keep = keeping.keep
@@ -232,7 +229,7 @@ async def test_a_database_that_stays_away_ends_the_run_in_words_when_it_is_back(
 ):
     from django.db import OperationalError
 
-    from chatsite.chat import recorder
+    from chatsite.chat.runs import recorder
 
     keep = keeping.keep
 

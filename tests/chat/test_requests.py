@@ -17,11 +17,12 @@ from agent.wire import anthropic, openai_chat
 from chatsite.care import lines
 from chatsite.catalog import entries
 from chatsite.catalog.entries import EndpointEntry, Entries
-from chatsite.chat import commands, db, requests
+from chatsite.chat import commands, db
 from chatsite.chat.admin.requests import Requests, difference
 from chatsite.chat.agents import use_agents
-from chatsite.chat.command_values import Edit, Retry, Send
+from chatsite.chat.commands.values import Edit, Retry, Send
 from chatsite.chat.models import Message, RequestConfig, Run, Thread, Turn
+from chatsite.chat.runs import requests
 from tests.chat.test_admin import logged_in, page
 from tests.chat.test_attachments import PNG, given
 from tests.chat.test_stopping import speak_to

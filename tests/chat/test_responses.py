@@ -14,11 +14,13 @@ from django.urls import reverse
 
 from agent.wire import anthropic, openai_chat
 from chatsite.care import exporting
-from chatsite.chat import commands, db, eventlog, requests, responses, upkeep
+from chatsite.chat import commands, db, eventlog
 from chatsite.chat.agents import use_agents
-from chatsite.chat.command_values import Send
+from chatsite.chat.care import upkeep
+from chatsite.chat.commands.values import Send
 from chatsite.chat.models import Run, Thread, Turn
-from chatsite.chat.responses import MOST_HELD, MOST_KEPT, Received, unpacked
+from chatsite.chat.runs import requests, responses
+from chatsite.chat.runs.responses import MOST_HELD, MOST_KEPT, Received, unpacked
 from tests.chat.conftest import until
 from tests.chat.test_admin import logged_in, page
 from tests.chat.test_stopping import speak_to, stopped

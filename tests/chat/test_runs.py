@@ -12,10 +12,12 @@ from agent.events import RunError, RunFinished, Terminal, ToolCallResult
 from agent.messages import Transcript, Usage
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, cursors, db, eventlog, following, kept_log, store
-from chatsite.chat.command_values import Retry, Send, Stop
+from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat.commands.values import Retry, Send, Stop
 from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
 from chatsite.chat.problems import Busy, Invalid, Missing, NothingToRetry, TooLong
+from chatsite.chat.readers import cursors, following
+from chatsite.chat.rows import kept_log
 from tests.chat.conftest import row_of, until
 
 WEATHER = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from agent.providers.scripted import Turn
-from chatsite.chat import db, eventlog, screens, store, stream
+from chatsite.chat import db, eventlog, store
 from chatsite.chat.models import Thread
+from chatsite.chat.readers import screens, stream
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from tests.chat.conftest import until
 from tests.chat.render.page import Page

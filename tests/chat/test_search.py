@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from chatsite.chat import search
 from chatsite.chat.models import Message, Thread
+from chatsite.chat.rows import search
 
 
 @pytest.fixture

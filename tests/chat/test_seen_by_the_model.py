@@ -11,8 +11,9 @@ from agent import ToolRegistry, Transform, tool
 from agent.middleware import Middleware
 from agent.middlewares import Redact
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import db, eventlog, following, store
+from chatsite.chat import db, eventlog, store
 from chatsite.chat.agents import Agents, use_agents
+from chatsite.chat.readers import following
 from chatsite.chat.render.fragments import render_transcript
 from tests.chat.test_organizing import now
 from tests.chat.test_runs import begin

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from chatsite.audit.models import Entry
-from chatsite.chat import choosing
+from chatsite.chat.actions import choosing
 from chatsite.chat.choices import Choices
 from chatsite.chat.models import Preset
 from chatsite.chat.problems import NoPreset

@@ -7,8 +7,8 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.forms import model_to_dict
 
-from chatsite.chat import statements
 from chatsite.chat.models import Message, Run, RunEvent, Thread, ToolCall
+from chatsite.chat.rows import statements
 
 pytestmark = pytest.mark.django_db
 

@@ -12,23 +12,15 @@ from django.utils import timezone
 
 from agent.events import RunError, RunFinished, Terminal
 from agent.providers.scripted import Turn
-from chatsite.chat import (
-    access,
-    commands,
-    db,
-    draining,
-    eventlog,
-    heartbeat,
-    keeping,
-    kept_log,
-    rounds,
-    runner,
-    stream,
-)
+from chatsite.chat import access, commands, db, eventlog, runner
 from chatsite.chat.access import Credential
-from chatsite.chat.command_values import Answer, Forget, Send, Stop
+from chatsite.chat.commands.values import Answer, Forget, Send, Stop
 from chatsite.chat.models import ApprovalRule, Message, Run, Thread, ToolCall
 from chatsite.chat.problems import Conflict
+from chatsite.chat.process import draining, heartbeat, rounds
+from chatsite.chat.readers import stream
+from chatsite.chat.rows import kept_log
+from chatsite.chat.runs import keeping
 from tests.chat.conftest import recover, row_of, until
 from tests.chat.dying import dead_owner
 from tests.chat.test_approvals import ASKS, MAIL, asked, yes
@@ -237,7 +229,7 @@ async def test_a_known_client_id_with_another_text_is_a_conflict_and_loses_nothi
 
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b"])
 async def test_what_no_database_stores_in_an_answer_is_mended(person, plays, settled, text):
-    from chatsite.chat.command_values import OneAnswer
+    from chatsite.chat.commands.values import OneAnswer
 
     plays(ASKS, Turn("Well."))
     done, rows = await asked(person, settled)
@@ -252,7 +244,8 @@ def open_alone(owner, gate, begun):
     from django.db import connection, transaction
 
     from agent.messages import user_message
-    from chatsite.chat import actions, run_start
+    from chatsite.chat import actions
+    from chatsite.chat.actions import starting
 
     gate.wait()
     try:
@@ -262,7 +255,7 @@ def open_alone(owner, gate, begun):
                 public_id=None,
                 message=user_message("m1", "Hi"),
                 client_id="m1",
-                start=run_start.Start("demo", heartbeat.PROCESS, "page"),
+                start=starting.Start("demo", heartbeat.PROCESS, "page"),
             )
         begun.append((done.thread.pk, done.fresh))
     finally:

@@ -13,26 +13,18 @@ from django.utils import timezone
 
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import (
-    actions_steering,
-    commands,
-    cursors,
-    db,
-    eventlog,
-    following,
-    kept_log,
-    organizing,
-    search,
-    store,
-    transfer,
-    upkeep,
-)
-from chatsite.chat.command_values import Answer, Branch, Edit, Fork, OneAnswer, Remove, Restore, Retry, Send
-from chatsite.chat.cursors import parse_cursor
+from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat.actions import organizing, steering
+from chatsite.chat.care import upkeep
+from chatsite.chat.commands.values import Answer, Branch, Edit, Fork, OneAnswer, Remove, Restore, Retry, Send
 from chatsite.chat.models import Message, Run, RunEvent, Thread
 from chatsite.chat.problems import Busy, Conflict, Invalid, Missing, Unanswerable
+from chatsite.chat.readers import cursors, following
+from chatsite.chat.readers.cursors import parse_cursor
+from chatsite.chat.readers.stream import html_changes
 from chatsite.chat.render.fragments import FragmentWriter, render_full
-from chatsite.chat.stream import html_changes
+from chatsite.chat.rows import kept_log, search
+from chatsite.chat.transfer import moving
 from tests.chat.test_runs import begin, transcript_of
 
 HOSTILE = "\"><script>alert(1)</script>' onclick=x"
@@ -191,7 +183,7 @@ async def test_a_deleted_message_is_gone_with_what_followed_and_comes_back(perso
     before = await transcript_of(thread)
     await say(person, thread, Remove(message_id="q2"))
     assert await texts(thread) == ["First question?", "first answer."]
-    assert "Second" not in (await db.read(transfer.file_of, thread)).as_json()
+    assert "Second" not in (await db.read(moving.file_of, thread)).as_json()
     assert not await db.read(search.find, person.pk, "second")
     await say(person, thread, Restore(message_id="q2"))
     assert await transcript_of(thread) == before
@@ -244,7 +236,7 @@ async def test_what_was_deleted_long_ago_is_removed_for_good(person, thread):
     while await db.write(upkeep.step):
         pass
     assert await db.read(Message.objects.filter(thread=thread).count) == 4
-    long_ago = timezone.now() - actions_steering.KEPT_DELETED - timedelta(days=1)
+    long_ago = timezone.now() - steering.KEPT_DELETED - timedelta(days=1)
     await db.write(lambda: Message.objects.filter(public_id="q2").update(deleted_at=long_ago))
     last = await db.read(lambda: Message.objects.get(text="second answer."))
     await db.write(lambda: Message.objects.filter(pk=last.pk).update(deleted_at=long_ago))

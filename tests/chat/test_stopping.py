@@ -16,10 +16,12 @@ from agent.providers.endpoint import Endpoint
 from agent.providers.http import HttpProvider
 from agent.providers.scripted import Turn
 from agent.wire import anthropic, openai_chat
-from chatsite.chat import commands, db, eventlog, following, kept_log, runner
+from chatsite.chat import commands, db, eventlog, runner
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.command_values import Send, Stop
+from chatsite.chat.commands.values import Send, Stop
 from chatsite.chat.models import Run, ToolCall
+from chatsite.chat.readers import following
+from chatsite.chat.rows import kept_log
 from chatsite.chat.sources import Source
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import begin, transcript_of

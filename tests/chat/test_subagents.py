@@ -8,9 +8,10 @@ import pytest
 
 from agent import Agent, ToolRegistry, subagent_tool
 from agent.providers.scripted import ScriptedProvider, Turn
-from chatsite.chat import commands, cursors, db, eventlog, store
-from chatsite.chat.command_values import Stop
+from chatsite.chat import commands, db, eventlog, store
+from chatsite.chat.commands.values import Stop
 from chatsite.chat.models import Interrupt, Run, ToolCall
+from chatsite.chat.readers import cursors
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from chatsite.chat.tools.examples import get_weather, send_email
 from tests.chat.conftest import recover, row_of, until

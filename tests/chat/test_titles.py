@@ -8,10 +8,11 @@ from agent.errors import ProviderUnavailable
 from agent.messages import Usage
 from agent.providers.scripted import ScriptedProvider, Turn
 from chatsite.accounts.models import ApiKey
-from chatsite.chat import agents, commands, db, titles
+from chatsite.chat import agents, commands, db
 from chatsite.chat.agents import Agents, use_agents
-from chatsite.chat.command_values import Organize, Send
+from chatsite.chat.commands.values import Organize, Send
 from chatsite.chat.models import Thread
+from chatsite.chat.runs import titles
 from chatsite.usage.models import Day
 from tests.chat.conftest import until
 from tests.chat.test_api import body, post

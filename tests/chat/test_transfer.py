@@ -7,17 +7,11 @@ import json
 import pytest
 
 from agent.providers.scripted import Turn
-from chatsite.chat import (
-    commands,
-    db,
-    store,
-    transfer,
-    transfer_form,
-    transfer_markdown,
-)
-from chatsite.chat.command_values import Retry, Send
+from chatsite.chat import commands, db, store
+from chatsite.chat.commands.values import Retry, Send
 from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Invalid
+from chatsite.chat.transfer import markdown, moving, shape
 from tests.chat.test_approvals import ASKS
 from tests.chat.test_runs import begin
 
@@ -36,21 +30,21 @@ async def thread(person, plays, settled) -> Thread:
 
 
 async def test_what_is_taken_in_again_is_exported_equal(thread, stranger):
-    file = await db.read(transfer.file_of, thread)
+    file = await db.read(moving.file_of, thread)
     text = file.as_json()
-    assert transfer_form.read_file(text) == file
+    assert shape.read_file(text) == file
     assert [part for said in json.loads(text)["messages"] for part in said["parts"] if "durationMs" in part]
-    taken = await db.write(transfer.take_in, stranger, transfer_form.read_file(text))
+    taken = await db.write(moving.take_in, stranger, shape.read_file(text))
     assert taken.owner_id == stranger.pk
     assert taken.public_id != thread.public_id
-    again = await db.read(transfer.file_of, await db.read(Thread.objects.get, pk=taken.pk))
+    again = await db.read(moving.file_of, await db.read(Thread.objects.get, pk=taken.pk))
     assert again.as_json() == text
     assert len({message.parent for message in file.messages}) < len(file.messages), "no branch was in it"
 
 
 async def test_a_thread_that_was_taken_in_reads_and_goes_on_as_before(thread, stranger, plays, settled):
-    file = await db.read(transfer.file_of, thread)
-    taken = await db.write(transfer.take_in, stranger, file)
+    file = await db.read(moving.file_of, thread)
+    taken = await db.write(moving.take_in, stranger, file)
     before, after = [
         await db.read(store.load_transcript, await db.read(Thread.objects.get, pk=pk))
         for pk in (thread.pk, taken.pk)
@@ -68,9 +62,9 @@ async def test_no_call_of_a_file_ever_runs(person, plays, settled, stranger):
     plays(ASKS, Turn("Well."))
     done = await begin(person, "Send it")
     await settled()
-    file = await db.read(transfer.file_of, await db.read(Thread.objects.get, pk=done.thread.pk))
+    file = await db.read(moving.file_of, await db.read(Thread.objects.get, pk=done.thread.pk))
     assert [run.state for run in file.runs] == ["cancelled"]
-    taken = await db.write(transfer.take_in, stranger, file)
+    taken = await db.write(moving.take_in, stranger, file)
     assert await db.read(Interrupt.objects.filter(thread=taken).count) == 0
     assert await db.read(ToolCall.objects.filter(run__thread=taken).count) == 0
     await commands.perform(stranger, taken.public_id, Send(text="Go on"), door="page")
@@ -113,7 +107,7 @@ def behind(
 
 
 def test_the_smallest_file_can_be_read():
-    assert transfer_form.read_file(a_file()).messages[0].id == "m1"
+    assert shape.read_file(a_file()).messages[0].id == "m1"
 
 
 @pytest.mark.parametrize(
@@ -167,32 +161,30 @@ def test_the_smallest_file_can_be_read():
 )
 def test_a_file_that_is_none_is_refused_with_the_place(text, words):
     with pytest.raises(Invalid, match=words):
-        transfer_form.read_file(text)
+        shape.read_file(text)
 
 
 async def test_a_subagents_work_that_reads_is_taken_in(person):
     said = behind(parts=[{"type": "text", "text": "Done."}], metadata={"usage": {"inputTokens": 3}})
-    file = transfer_form.read_file(
-        a_file(messages=[entry(metadata={"subagent": said, "subagents": {"c1": said}})])
-    )
-    taken = await db.write(transfer.take_in, person, file)
+    file = shape.read_file(a_file(messages=[entry(metadata={"subagent": said, "subagents": {"c1": said}})]))
+    taken = await db.write(moving.take_in, person, file)
     kept = await db.read(taken.messages.get)
     assert kept.metadata["subagent"] == said
 
 
 async def test_text_that_no_database_takes_is_mended(person):
-    file = transfer_form.read_file(a_file(title="a\x00b", messages=[entry(metadata={"x": "\x00"})]))
-    taken = await db.write(transfer.take_in, person, file)
+    file = shape.read_file(a_file(title="a\x00b", messages=[entry(metadata={"x": "\x00"})]))
+    taken = await db.write(moving.take_in, person, file)
     assert taken.title == "a\ufffdb"
 
 
 async def test_markdown_shows_what_was_said_and_done(thread):
     state = await db.read(store.load_state, thread)
-    text = transfer_markdown.markdown_of(state)
+    text = markdown.markdown_of(state)
     assert text.startswith("# How is Oslo?\n\n## You\n\nHow is Oslo?\n\n## Assistant\n\nAnother answer.\n")
     assert "Thanks `\N{SNOWMAN}`" in text
     assert "Politely" not in text
 
 
 def test_a_result_cannot_leave_its_fence():
-    assert transfer_markdown._fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"
+    assert markdown._fenced("a\n````\nb", "") == "`````\na\n````\nb\n`````"

@@ -14,18 +14,14 @@ from agent.events import MessagesSnapshot, RunFinished, RunStarted, Terminal
 from agent.messages import Transcript
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import (
-    commands,
-    db,
-    eventlog,
-    following,
-    kept_log,
-    recorder,
-    upkeep,
-)
-from chatsite.chat.command_values import Retry, Send
-from chatsite.chat.cursors import Cursor
+from chatsite.chat import commands, db, eventlog
+from chatsite.chat.care import upkeep
+from chatsite.chat.commands.values import Retry, Send
 from chatsite.chat.models import Run, RunEvent
+from chatsite.chat.readers import following
+from chatsite.chat.readers.cursors import Cursor
+from chatsite.chat.rows import kept_log
+from chatsite.chat.runs import recorder
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
 from tests.chat.test_api import frames

@@ -72,7 +72,7 @@ def plant_death(place: str) -> None:
     from django.db import transaction
 
     from agent.events import ToolCallResult
-    from chatsite.chat import keeping
+    from chatsite.chat.runs import keeping
 
     keep = keeping.keep
 

@@ -32,7 +32,7 @@ from chatsite.audit import log
 from chatsite.care.lines import staying
 from chatsite.care.models import Erasure, Hold
 from chatsite.catalog.models import Endpoint, Model
-from chatsite.chat import attachment_files, attachments
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Message, Preset, Run, Share, Thread
 from chatsite.policies.models import GroupPolicy, Used
 from tests.care import drawers
@@ -107,9 +107,9 @@ def things_of(user: User) -> dict[str, str]:
     asked = _said(thread, run, None, "user", "Hello")
     thread.head = _said(thread, run, asked, "assistant", "Hi.")
     thread.save()
-    draft = attachment_files.draft_of(f"of {user}".encode(), "note.txt")
+    draft = disk.draft_of(f"of {user}".encode(), "note.txt")
     file = attachments.keep(user, draft)
-    attachment_files.in_place(draft)
+    disk.in_place(draft)
     file.threads.add(thread)
     keys.new_api_key(user, label="to be revoked")
     share = Share.objects.create(thread=thread, created_by=user)

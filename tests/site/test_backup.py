@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from chatsite.audit.models import Entry
-from chatsite.chat import attachment_files, attachments
+from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Message, Run, Thread
 from chatsite.operator import prepare
 from chatsite.operator.backup import files, making, place, restoring, unpacking
@@ -55,10 +55,10 @@ def site(data) -> list[Attachment]:
 
 
 def attached(owner: User, content: bytes) -> Attachment:
-    draft = attachment_files.draft_of(content, f"{content[:9]!r}.txt")
+    draft = disk.draft_of(content, f"{content[:9]!r}.txt")
     with transaction.atomic():
         row = attachments.keep(owner, draft)
-    attachment_files.in_place(draft)
+    disk.in_place(draft)
     return row
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_removed_while_the_backup_is_made_is_in_it(site, tmp_path
     copied = making._copied
 
     def and_then_removed(*given):
-        attachment_files.path_of(site[0].digest).unlink()
+        disk.path_of(site[0].digest).unlink()
         return copied(*given)
 
     monkeypatch.setattr(making, "_copied", and_then_removed)
@@ -122,7 +122,7 @@ def test_a_file_that_is_removed_while_the_backup_is_made_is_in_it(site, tmp_path
 
 def test_a_file_that_was_missing_before_is_named_and_hinders_nothing(site, tmp_path, monkeypatch):
     monkeypatch.setattr(making, "WAIT_FOR_A_FILE", 0)
-    attachment_files.path_of(site[0].digest).unlink()
+    disk.path_of(site[0].digest).unlink()
     assert making.make(tmp_path / "b.tar.gz").missing == [site[0].digest]
     assert b"the second text" in members(tmp_path / "b.tar.gz").values()
 

@@ -20,7 +20,9 @@ from django.urls import URLResolver, get_resolver, reverse
 
 from chatsite import asgi
 from chatsite.accounts import doors
-from chatsite.chat import command_values, db, rounds, runner
+from chatsite.chat import db, runner
+from chatsite.chat.commands import values
+from chatsite.chat.process import rounds
 from chatsite.gateway import auth
 from chatsite.gateway.recorder import recorder
 from tests.site import callers
@@ -413,7 +415,7 @@ def test_each_route_and_each_path_of_the_gateway_and_each_command_has_a_line():
     ]
     assert stale == [], "these are not there any more"
     assert {*asgi.gateway._doors, "/v1/models/demo"} == set(GATEWAY)
-    types = {get_args(each.model_fields["type"].annotation)[0] for each in get_args(command_values.Command)}
+    types = {get_args(each.model_fields["type"].annotation)[0] for each in get_args(values.Command)}
     assert types == set(COMMANDS)
 
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from prometheus_client.parser import text_string_to_metric_families
 
-from chatsite.chat import draining
+from chatsite.chat.process import draining
 from chatsite.operator import readiness, tracing
 from chatsite.watch import counters, ids
 from chatsite.watch.exposition import exposition

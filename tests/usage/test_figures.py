@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from agent.messages import Usage
 from chatsite.adminkit.sheets import safe
-from chatsite.chat import booking as chat_booking
+from chatsite.chat.counting import booking as chat_booking
 from chatsite.chat.models import Run, Thread, ToolCall
 from chatsite.gateway.recorder import recorder
 from chatsite.gateway.records import ExchangeRecord, RoundRecord

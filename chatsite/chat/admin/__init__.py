@@ -1,12 +1,14 @@
 """Django admin: what happened, shown and never changed.
 
     filters       the sidebar, by questions that an index answers
+    naming        what lists call the states of runs and calls
     subjects      whose content a page shows, and what of it may stand in a list
     records       threads
     runs          runs; `stopping` stops one
     messages      messages, tool calls
     questions     what people were asked, what they answered, their standing answers
     transcript    a thread as its people see it, with what each turn and run came to
+    presets       those that an administrator shares
     exports       a thread as a file
     eventlog      what a run said, entry by entry
     requests      what a model was sent in a turn, put together again; `requests_page` shows it

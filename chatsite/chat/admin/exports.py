@@ -20,9 +20,10 @@ from chatsite.audit import log as audit
 from chatsite.care import asking
 from chatsite.care.forms import ReasonForm
 from chatsite.care.views import archive
-from chatsite.chat import store, transfer, transfer_files, transfer_markdown
+from chatsite.chat import store
 from chatsite.chat.admin.subjects import subject_of
 from chatsite.chat.models import Thread
+from chatsite.chat.transfer import attached, markdown, moving
 
 KINDS = {"json": _("As JSON"), "md": _("As Markdown")}
 TYPES = {"json": "application/json", "md": "text/markdown"}
@@ -30,12 +31,12 @@ TYPES = {"json": "application/json", "md": "text/markdown"}
 
 def file_of(thread: Thread, kind: str) -> HttpResponse:
     if kind == "json":
-        text = transfer_files.with_bytes(transfer.file_of(thread), thread).as_json()
+        text = attached.with_bytes(moving.file_of(thread), thread).as_json()
     else:
-        text = transfer_markdown.markdown_of(store.load_state(thread))
+        text = markdown.markdown_of(store.load_state(thread))
     answer = HttpResponse(text, content_type=f"{TYPES[kind]}; charset=utf-8")
     # Its id and not its title, which would be content in the log of whoever is on the way.
-    answer["Content-Disposition"] = f'attachment; filename="{transfer.file_name(thread.public_id)}.{kind}"'
+    answer["Content-Disposition"] = f'attachment; filename="{moving.file_name(thread.public_id)}.{kind}"'
     return answer
 
 
@@ -82,5 +83,5 @@ def _files_of(pks: list[int]) -> Iterator[tuple[str, list[bytes]]]:
     for pk in pks:
         thread = Thread.objects.filter(pk=pk).first()
         if thread is not None:
-            file = transfer_files.with_bytes(transfer.file_of(thread), thread)
-            yield f"{pk:06}-{transfer.file_name(thread.public_id)}.json", [file.as_json().encode()]
+            file = attached.with_bytes(moving.file_of(thread), thread)
+            yield f"{pk:06}-{moving.file_name(thread.public_id)}.json", [file.as_json().encode()]

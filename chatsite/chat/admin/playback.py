@@ -17,9 +17,10 @@ from threading import Lock
 
 from agent.messages import Transcript
 from agent.underway import NOTHING
-from chatsite.chat import kept_log, logrows, row_values, store
-from chatsite.chat.cursors import Cursor
+from chatsite.chat import store
 from chatsite.chat.models import Message, Run, RunEvent
+from chatsite.chat.readers.cursors import Cursor
+from chatsite.chat.rows import kept_log, packing, values
 from chatsite.chat.state import Segment, ThreadState
 from chatsite.chat.store import Look, Played
 
@@ -106,7 +107,7 @@ def _start_of(run: Run) -> Look:
     found = store.look(thread, Cursor(run.public_id, 0))
     if found.played is not None:
         return found
-    state = replace(found.state, segments=(Segment(row_values.view_of(run), ()),))
+    state = replace(found.state, segments=(Segment(values.view_of(run), ()),))
     return Look(state, (run.pk,), Played(run, 0, Transcript(), NOTHING))
 
 
@@ -121,6 +122,6 @@ def _marks(row: RunEvent) -> Iterator[tuple[int, int | None]]:
         yield row.number, row.data.get("timestamp")
         return
     number = row.first - 1
-    for count, at in logrows.batches_of(row.data):
+    for count, at in packing.batches_of(row.data):
         number += count
         yield number, at

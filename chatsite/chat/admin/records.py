@@ -26,9 +26,11 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking, holds
-from chatsite.chat import attachment_files, downloads, figures, organizing
+from chatsite.chat.actions import organizing
 from chatsite.chat.admin import exports, filters, naming, transcript
 from chatsite.chat.admin.subjects import name_for, subject_of, transcript_url
+from chatsite.chat.counting import figures
+from chatsite.chat.files import disk, downloads
 from chatsite.chat.models import Attachment, Message, Run, Thread, ToolCall
 from chatsite.chat.models.threads import FIGURES
 from chatsite.chat.render import words
@@ -182,7 +184,7 @@ class ThreadAdmin(ReadOnlyAdmin):
         asked = reading.opening(request, subject_of(thread), f"attachment {row.public_id}", further=True)
         if asked is not None:
             return asked
-        content = attachment_files.read(row)
+        content = disk.read(row)
         if content is None:
             raise Http404
         return HttpResponse(content, headers=downloads.headers_of(row))

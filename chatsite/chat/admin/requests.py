@@ -23,13 +23,14 @@ from agent.wire import anthropic, openai_chat
 from agent.wire.jsontext import dump
 from agent.wire.parts import load_parts
 from chatsite.adminkit.masking import HIDDEN, masked_json
-from chatsite.chat import attachments, branches, row_values
-from chatsite.chat.attaching import with_files
-from chatsite.chat.filetypes import IMAGES
+from chatsite.chat.files import attachments
+from chatsite.chat.files.attaching import with_files
+from chatsite.chat.files.types import IMAGES
 from chatsite.chat.models import Message as MessageRow
 from chatsite.chat.models import RequestConfig, Run, Thread, Turn
-from chatsite.chat.requests import as_json, digest_of
-from chatsite.chat.responses import known_keys
+from chatsite.chat.rows import branches, values
+from chatsite.chat.runs.requests import as_json, digest_of
+from chatsite.chat.runs.responses import known_keys
 
 CODECS: dict[str, ModuleType] = {codec.PATH: codec for codec in (openai_chat, anthropic)}
 
@@ -96,9 +97,7 @@ class Requests:
 
     def _messages(self, turn: Turn) -> tuple[list[Message], int]:
         head = self._by_id.get(turn.head)
-        branch = [
-            row_values.message_of(row) for row in branches.path_to(self._rows, head.pk if head else None)
-        ]
+        branch = [values.message_of(row) for row in branches.path_to(self._rows, head.pk if head else None)]
         places = {message.id: place for place, message in enumerate(branch)}
         found: list[Message] = []
         lost = 0

@@ -15,7 +15,7 @@ from chatsite.adminkit.masking import masked
 from chatsite.chat.admin.requests import Difference, Rebuilt, Requests, difference, turns_of, without_secrets
 from chatsite.chat.models import Message, Run, Turn
 from chatsite.chat.render import words
-from chatsite.chat.responses import known_keys, unpacked
+from chatsite.chat.runs.responses import known_keys, unpacked
 
 TURNS_ON_A_PAGE = 10
 

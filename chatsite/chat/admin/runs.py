@@ -25,9 +25,9 @@ from chatsite.adminkit.base import (
 )
 from chatsite.adminkit.filters import DayFilter
 from chatsite.care import asking
-from chatsite.chat import figures
 from chatsite.chat.admin import eventlog, filters, naming, replay, requests_page, stopping, transcript
 from chatsite.chat.admin.subjects import name_threads, short_id, subject_of, transcript_url
+from chatsite.chat.counting import figures
 from chatsite.chat.models import Message, Run, ToolCall
 from chatsite.chat.models.threads import FIGURES
 from chatsite.chat.render import words

@@ -1,6 +1,6 @@
-"""The rows. Only the `actions`, `run_start`, `runner`, `keeping`, `ledger_rows`, `requests`, `booking`, `figures`,
-`recovery`, `upkeep`, `retention`, `organizing`, `attachments` (and their upkeep), `choosing`, `transfer`, `demothread`,
-`personal` (who is erased) and the admin's `presets` write them.
+"""The rows. Only the `actions`, `runner`, `recovery`, `runs.keeping`, `runs.ledger_rows`, `runs.requests`,
+`counting.booking`, `counting.figures`, `care` (`personal`: who is erased), `files.attachments`, `files.removing`,
+`transfer.moving`, `demothread` and the admin's `presets` write them.
 
     Thread ──< Run ──< RunEvent      what a run said, numbered; the truth while it is active
        │        ├────< Turn          one model call: what of its request the messages do not say

@@ -14,7 +14,7 @@ from chatsite.chat.models.threads import Thread
 class Attachment(models.Model):
     """A file that somebody gave, of which messages hold the reference `attachment:<public_id>`.
 
-    Its bytes lie outside the database, under the SHA-256 of their content (`attachment_files`). One that is in no
+    Its bytes lie outside the database, under the SHA-256 of their content (`files.disk`). One that is in no
     thread yet waits for its message; `upkeep` removes it a day later.
     """
 

@@ -134,7 +134,7 @@ class RunEvent(models.Model):
     `data` is the event's AG-UI JSON. For a row of deltas (`first` < `number`) its `delta` is a list of
     `number - first + 1` strings, so that a reader who has seen half of them gets the other half; once it is folded
     it is their text in one, and `sizes` says how many characters each had, as in "4 4 11". `at` (ms) and `batches` say
-    when they were kept (`logrows.batches_of`). A terminal event
+    when they were kept (`rows.packing.batches_of`). A terminal event
     with `first` < `number` stands for its whole log, which was pruned: what was said is in the message rows.
     """
 

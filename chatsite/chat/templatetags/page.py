@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from chatsite.chat import attachment_files
 from chatsite.chat.conf import setting
+from chatsite.chat.files import disk
 from chatsite.chat.render import fragments, words
 from chatsite.chat.render.swaps import message_mark, thread_mark
 from chatsite.chat.state import ThreadState
@@ -41,7 +41,7 @@ def page_words() -> dict[str, str]:
 def upload_limits() -> dict[str, Any]:
     """What the message box has to know of files: bytes of one, how many, and the sentences of files.js."""
     return {
-        "max": attachment_files.most_bytes(),
+        "max": disk.most_bytes(),
         "most": int(setting("ATTACHMENTS_PER_MESSAGE")),
         "words": {name: str(text) for name, text in words.UPLOAD_WORDS.items()},
     }

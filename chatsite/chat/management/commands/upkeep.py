@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 
 from chatsite.care import housework
-from chatsite.chat import attachment_upkeep
+from chatsite.chat.files import removing
 
 TELL_EVERY = 5.0
 
@@ -29,8 +29,8 @@ class Command(BaseCommand):
         # Twice: what one of them throws away is another one's to remove.
         for name, step in 2 * list(housework.steps().items()):
             steps += self._work_off(name, step)
-        for shard in attachment_upkeep.SHARDS:
-            steps += attachment_upkeep.sweep(shard)
+        for shard in removing.SHARDS:
+            steps += removing.sweep(shard)
         if shrink:
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM FULL" if connection.vendor == "postgresql" else "VACUUM")

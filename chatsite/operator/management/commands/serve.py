@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
-from chatsite.chat import rounds
+from chatsite.chat.process import rounds
 from chatsite.operator import prepare, servers, tracing
 from chatsite.operator.backup import place
 from chatsite.operator.setup_link import renew_link

@@ -1,0 +1,7 @@
+"""A thread as a file, and back.
+
+moving     a thread -> its file -> a thread
+shape      what may stand in the file       facts   what of it is read by name later
+attached   the attached files in it
+markdown   the branch that is shown, for people
+"""
