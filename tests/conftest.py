@@ -1,14 +1,42 @@
 """Of all tests: a law is looked for as long as it takes, however busy the machine is; and what a process remembers of
 policies and of wrong keys ends with the test; no rows of endpoints are looked for, unless a test is about them
-(`catalog_rows`); and tables can be emptied."""
+(`catalog_rows`); and tables can be emptied.
+
+In CI a skip fails, unless another stage runs that test (`ELSEWHERE`).
+"""
 
 import gc
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+ELSEWHERE = {
+    "SQLite has one writer, and nobody to wait for": "postgresql",
+    "the disk is SQLite's; PostgreSQL has its own": "sqlite",
+    "it reads the restored file; PostgreSQL has a test in tests/site": "sqlite",
+    "its twin below is for PostgreSQL": "sqlite",
+    "runs on PostgreSQL": "sqlite",
+}
+"""Why a test may be skipped in CI -> the database on which a stage of .ci/run has it run."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        from django.db import connection
+
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if ELSEWHERE.get(reason, connection.vendor) == connection.vendor:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"skipped ({reason}), and no other stage of .ci/run has it run: see tests/conftest.py"
+            )
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
