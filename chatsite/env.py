@@ -13,13 +13,9 @@ import stat
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-
-if TYPE_CHECKING:
-    from agent.mcp.config import ServerConfig
 
 YES = {"true", "1", "yes", "on"}
 NO = {"false", "0", "no", "off"}
@@ -90,25 +86,6 @@ def json_object(name: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ImproperlyConfigured(f"{name} must be a JSON object, or the path of a file that holds one.")
     return value
-
-
-MCP_FORM = '[{"name": "files", "url": "https://files.example.org/mcp"}]'
-
-
-def mcp_servers(name: str) -> tuple["ServerConfig", ...]:
-    """MCP servers, from a JSON list or object (`agent.mcp.config` has the fields). Its headers are never shown."""
-    raw = text(name)
-    if not raw:
-        return ()
-    from agent.mcp.config import ConfigError, read_servers
-
-    try:
-        return read_servers(json.loads(raw))
-    except ConfigError as exc:
-        raise ImproperlyConfigured(f"{name}: {exc}.") from None
-    except (ValueError, RecursionError) as exc:
-        where = f" (line {exc.lineno}, column {exc.colno})" if isinstance(exc, json.JSONDecodeError) else ""
-        raise ImproperlyConfigured(f"{name} holds no JSON{where}; write a list such as {MCP_FORM}.") from None
 
 
 def whole(name: str, default: int) -> int:

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from chatsite import env
+from chatsite import env, env_mcp
 from chatsite.settings_accounts import *  # noqa: F403 - who may come in, and how
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ ANTHROPIC_BASE_URL = env.base_url("ANTHROPIC_BASE_URL")
 ANTHROPIC_API_KEY = env.text("ANTHROPIC_API_KEY")
 ANTHROPIC_MODELS = env.listing("ANTHROPIC_MODELS")
 EXAMPLE_TOOLS = env.boolean("EXAMPLE_TOOLS", True)
-MCP_SERVERS = env.mcp_servers("MCP_SERVERS")
+MCP_SERVERS = env_mcp.mcp_servers("MCP_SERVERS")
 CHAT_AUTO_TITLE = env.boolean("CHAT_AUTO_TITLE", True)
 RUN_MAX_TURNS = env.amount("RUN_MAX_TURNS", 5)
 RUN_MAX_TOOL_CALLS = env.amount("RUN_MAX_TOOL_CALLS")

@@ -3,7 +3,8 @@
     name                 `server__name`; what no provider takes in a name becomes `_`. One that is too long, or meets
                          another by that, is cut and ends in eight digits of its hash: the same name every time
     description, title   text, 2,000 characters at most
-    schema               must be one of an object, 64 KB at most, 24 deep at most
+    schema               must be one of an object, 64 KB at most, 24 deep at most, of names that every provider takes.
+                         What they do not take beside its properties (`oneOf` and the like) the server checks alone
     readOnlyHint         nobody is asked; may run twice
     idempotentHint       may run twice
     anything else        a person is asked, unless `needs_approval` is false; then only with destructiveHint
@@ -39,6 +40,9 @@ MAX_OUTPUT = 100_000
 DIGITS = 8
 SHOWN = 60
 NO_PROVIDERS = re.compile(r"[^a-zA-Z0-9_-]")
+PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+NOT_AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf", "not", "enum", "const", "if", "then", "else"})
+"""With one of these at the root of a schema, endpoints refuse the whole request, and so every run."""
 
 Call = Callable[[str, bool, Mapping[str, Any], ToolContext], Awaitable[Any]]
 """Calls a tool: its name at the server, whether it may run twice, the arguments."""
@@ -112,6 +116,8 @@ def _fault(tool: TheirTool) -> str:
         return "its schema is not one of an object"
     if not isinstance(tool.input_schema.get("properties", {}), dict):
         return "its schema's properties are no object"
+    if not all(map(PROPERTY.fullmatch, tool.input_schema.get("properties", {}))):
+        return "an argument has a name that not every provider takes"
     if _depth(tool.input_schema) > DEEPEST_SCHEMA:
         return f"its schema is more than {DEEPEST_SCHEMA} deep"
     if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
@@ -145,13 +151,17 @@ def _tool(config: ServerConfig, name: str, tool: TheirTool, call: Call) -> Tool:
     return Tool(
         name=name,
         description=_description(tool),
-        parameters=plain({"properties": {}, **tool.input_schema}, storable),
+        parameters=plain({"properties": {}, **_without_what_is_refused(tool.input_schema)}, storable),
         execute=execute,
         needs_approval=not reads and (config.needs_approval or _destroys(hints)),
         timeout=config.timeout,
         idempotent=repeats,
         max_output=MAX_OUTPUT,
     )
+
+
+def _without_what_is_refused(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in NOT_AT_THE_TOP}
 
 
 def _destroys(hints: ToolAnnotations | None) -> bool:

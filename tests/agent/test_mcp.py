@@ -163,8 +163,12 @@ async def test_what_a_server_offers_is_taken_with_its_flags_or_refused_with_the_
     assert evil.startswith("<script>")
     assert len(evil) <= 2001
     assert "\x00" not in evil
+    assert tools["t__choose"].parameters == tools["t__add"].parameters, (
+        "no endpoint takes `oneOf` at the root"
+    )
     refused = {each.name: each.why for each in known.refused}
     assert refused == {
+        "odd": "an argument has a name that not every provider takes",
         "deep": "its schema is more than 24 deep",
         "wide": "its schema is larger than 64 KB",
     }

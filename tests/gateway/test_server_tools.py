@@ -12,6 +12,7 @@ from django.db import connection
 
 from agent import ToolContext, ToolError, ToolRegistry, tool
 from agent.events import TurnEnd
+from agent.mcp import Servers, read_servers
 from agent.messages import ImagePart, Message, ToolCallPart
 from agent.rerun import Refusal, turn_of
 from chatsite.gateway.hooks import server_tools as module
@@ -19,6 +20,7 @@ from chatsite.gateway.hooks.server_tools import ServerTools
 from chatsite.gateway.models import ExchangeCall
 from tests.gateway.conftest import off_loop
 from tests.gateway.hook_values import context, results_in, turn
+from tests.mcp_server import stand_in
 
 
 class Kept:
@@ -367,3 +369,22 @@ async def test_the_calls_of_a_turn_have_an_end_together(kept, monkeypatch):
     assert "stopped while this call ran" in said["c1"]
     assert "stopped before this call began" in said["c2"]
     assert kept.said == [("claim", "c1", "slow", {}), ("settle", "c1", "aborted")]
+
+
+@pytest.mark.slow
+async def test_tools_of_an_mcp_server_are_asked_for_like_any_other(tmp_path):
+    """They are known only when that server was asked, behind the making of the hook."""
+    kept, servers = Kept(), None
+    hook = ServerTools(lambda: ToolRegistry(servers.tools() if servers else ()), kept=kept)
+    said = await refusal(hook, asking("s__add"))
+    assert "gives its callers no tools" in said.reason
+    with stand_in(tmp_path) as running:
+        servers = Servers(read_servers({"s": {"url": running.at()}}))
+        try:
+            await servers.look()
+            plan = await look(hook, asking("s__add", dialect="anthropic"), ("c1", "s__add", {"a": 2, "b": 3}))
+            assert (await refusal(hook, asking("s__write"))).code == "approval_required"
+        finally:
+            servers.close()
+    assert results_in(plan) == {"c1": "5"}
+    assert [line[0] for line in kept.said] == ["claim", "settle"]

@@ -336,7 +336,9 @@ def test_an_endpoint_that_does_not_answer_is_named_and_its_key_is_not(settings):
 
 
 @pytest.mark.slow
-def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(tmp_path, settings, capfd):
+def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(
+    tmp_path, settings, capfd, monkeypatch
+):
     with stand_in(tmp_path) as server:
         headers = {"Authorization": SECRET}
         settings.MCP_SERVERS = read_servers(
@@ -349,6 +351,7 @@ def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(t
             }
         )
         remote.use_servers(None)
+        monkeypatch.setattr(tool_servers, "MOST_TAKEN", 3)
         try:
             found = list(tool_servers.tool_servers())
         finally:
@@ -357,6 +360,7 @@ def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(t
     assert said["MCP good"] == (
         Level.OK, f"{server.at('')} has 2 tools, 1 of them ask first (protocol 2026-07-28)",
     )  # fmt: skip
+    assert said["tools"][1].endswith("tools, and many endpoints take 3 at most")
     assert said["MCP half"][0] == Level.LOOK
     assert "1 are not taken: deep: its schema is more than 24 deep" in said["MCP half"][1]
     assert said["MCP none"][0] == said["MCP gone"][0] == said["MCP odd"][0] == Level.WRONG

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from chatsite import env
+from chatsite import env, env_mcp
 from tests.site.processes import manage
 
 WRONG = [
@@ -37,7 +37,7 @@ WRONG = [
     ),
     (
         {"MCP_SERVERS": "[{"},
-        f"MCP_SERVERS holds no JSON (line 1, column 3); write a list such as {env.MCP_FORM}.",
+        f"MCP_SERVERS holds no JSON (line 1, column 3); write a list such as {env_mcp.MCP_FORM}.",
     ),
     (
         {"MCP_SERVERS": '[{"name": "a", "url": "https://hunter2@h/"}]'},
@@ -103,7 +103,7 @@ def read_all(folder):
     env.whole("COMPRESSION_KEEP", 8)
     env.prices("MODEL_PRICES")
     env.facts("MODEL_FACTS")
-    env.mcp_servers("MCP_SERVERS")
+    env_mcp.mcp_servers("MCP_SERVERS")
     env.choice("LOG_LEVEL", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], "INFO")
     env.database("DATABASE_URL", folder / "db.sqlite3")
     env.base_url("OPENAI_BASE_URL")

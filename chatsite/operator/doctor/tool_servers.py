@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from chatsite.chat.tools import remote
+from chatsite.chat.tools import every_tool, remote
 from chatsite.operator.doctor.findings import Finding, look, ok, wrong
 
 if TYPE_CHECKING:
     from agent.mcp import Known, ServerConfig
 
 SHOWN = 5
+MOST_TAKEN = 128
 
 
 def tool_servers() -> Iterator[Finding]:
@@ -21,6 +22,12 @@ def tool_servers() -> Iterator[Finding]:
         return
     for config, known in asyncio.run(servers.look()):
         yield from _of(config, known)
+    if (total := len(every_tool())) > MOST_TAKEN:
+        yield look(
+            "tools",
+            f"a model is told of {total} tools, and many endpoints take {MOST_TAKEN} at most",
+            "List the tools to take as `tools` in MCP_SERVERS, or deny some in the policies of groups.",
+        )
 
 
 def _of(config: ServerConfig, known: Known) -> Iterator[Finding]:
