@@ -8,6 +8,7 @@ None of them reads a whole table to say what there is to choose from:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -49,15 +50,16 @@ def distinct_values(model: type[Model], column: str) -> list[str]:
         return [value for (value,) in cursor.fetchall()]
 
 
-class ValueFilter(admin.SimpleListFilter):
+class ValueFilter(admin.SimpleListFilter, ABC):
     """One value of a column. The one that is chosen is listed even if nothing else names it."""
 
     empty: Any = _("(none)")
     names: Mapping[str, Any] = {}
     """What values are called; one that is not here is called by itself."""
 
+    @abstractmethod
     def values(self) -> list[str]:
-        raise NotImplementedError
+        """What there is to choose from."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
         values = self.values()

@@ -10,6 +10,7 @@ A module may have `LINES` (in the order in which they can go: what refers to oth
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +27,7 @@ _modules: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Line(ABC):
     model: str
     """As in "chat.Message"."""
     path: str
@@ -46,9 +47,9 @@ class Line:
     def count(self, pk: Any) -> int:
         return self.of(pk).count()
 
+    @abstractmethod
     def erase_some(self, pk: Any) -> int:
         """How many went, in a transaction of its own; 0 when there are none."""
-        raise NotImplementedError
 
 
 class Rows(Line):

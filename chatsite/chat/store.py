@@ -144,12 +144,8 @@ def as_read_by_others(state: ThreadState, *, live: bool) -> ThreadState:
     return replace(state, segments=segments, interrupts=(), always_allowed=(), cursor="", forks={})
 
 
-def load_transcript(thread: Thread) -> Transcript:
-    """The messages of the active branch, as the model will read them."""
-    return transcript_of(load_state(thread))
-
-
 def transcript_of(state: ThreadState) -> Transcript:
+    """The messages of the active branch, as the model will read them."""
     return Transcript(tuple(message for segment in state.segments for message in segment.messages))
 
 

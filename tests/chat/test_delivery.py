@@ -369,7 +369,7 @@ async def gated(person, plays) -> tuple[object, asyncio.Event]:
 
 async def kept_text(done) -> str:
     def read() -> str:
-        return store.load_transcript(Thread.objects.get(pk=done.thread.pk))[-1].text
+        return store.transcript_of(store.load_state(Thread.objects.get(pk=done.thread.pk)))[-1].text
 
     return await db.read(read)
 

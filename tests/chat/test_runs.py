@@ -42,7 +42,7 @@ async def told(done) -> list:
 
 
 async def transcript_of(thread) -> Transcript:
-    return await db.read(lambda: store.load_transcript(Thread.objects.get(pk=thread.pk)))
+    return await db.read(lambda: store.transcript_of(store.load_state(Thread.objects.get(pk=thread.pk))))
 
 
 async def test_what_was_told_is_what_is_kept_and_what_the_model_reads_next(person, plays, settled):

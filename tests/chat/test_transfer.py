@@ -13,7 +13,7 @@ from chatsite.chat.models import Interrupt, Run, Thread, ToolCall
 from chatsite.chat.problems import Invalid
 from chatsite.chat.transfer import markdown, moving, shape
 from tests.chat.test_approvals import ASKS
-from tests.chat.test_runs import begin
+from tests.chat.test_runs import begin, transcript_of
 
 WEATHER = Turn("Let me look.", calls=[("c1", "get_weather", {"city": "Oslo"})])
 
@@ -45,16 +45,13 @@ async def test_what_is_taken_in_again_is_exported_equal(thread, stranger):
 async def test_a_thread_that_was_taken_in_reads_and_goes_on_as_before(thread, stranger, plays, settled):
     file = await db.read(moving.file_of, thread)
     taken = await db.write(moving.take_in, stranger, file)
-    before, after = [
-        await db.read(store.load_transcript, await db.read(Thread.objects.get, pk=pk))
-        for pk in (thread.pk, taken.pk)
-    ]
+    before, after = [await transcript_of(each) for each in (thread, taken)]
     assert list(before) == list(after)
     provider = plays(Turn("Still here."))
     await commands.perform(stranger, taken.public_id, Send(text="And now?"), door="page")
     await settled()
     assert [message.text for message in provider.requests[-1].transcript][-1] == "And now?"
-    now = await db.read(store.load_transcript, await db.read(Thread.objects.get, pk=taken.pk))
+    now = await transcript_of(taken)
     assert now[-1].text == "Still here."
 
 
@@ -69,7 +66,7 @@ async def test_no_call_of_a_file_ever_runs(person, plays, settled, stranger):
     assert await db.read(ToolCall.objects.filter(run__thread=taken).count) == 0
     await commands.perform(stranger, taken.public_id, Send(text="Go on"), door="page")
     await settled()
-    transcript = await db.read(store.load_transcript, await db.read(Thread.objects.get, pk=taken.pk))
+    transcript = await transcript_of(taken)
     results = [part for message in transcript for part in message.tool_results]
     assert [part.error is not None for part in results] == [True]
     assert await db.read(Run.objects.filter(thread=taken).count) == 2

@@ -52,7 +52,7 @@ def open_thread(
         get_user_model().objects.select_for_update().only("pk").get(pk=owner.pk)
     first = _first_message(owner, public_id, client_id)
     if first is not None and first.run is not None:
-        _check_same(first, message)
+        check_same(first, message)
         return Begun(first.thread, first.run, fresh=False)
     thread = Thread(owner=owner, public_id=public_id or new_public_id(), choices=dict(choices or {}))
     statements.insert(thread)
@@ -72,7 +72,7 @@ def send_message(
     """Keep a person's message and begin the run that answers it. Raises Busy while another run is active."""
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
-        _check_same(known, message)
+        check_same(known, message)
         return Begun(thread, known.run, fresh=False)
     thread = locked(thread)
     check_free(thread, start.run_id)
@@ -95,12 +95,11 @@ def ask(thread: Thread, message: Message, client_id: str, start: Start) -> Begun
     return Begun(thread, run, fresh=True)
 
 
-def _check_same(known: models.Message, message: Message) -> None:
+def check_same(known: models.Message, message: Message, *, with_files: bool = True) -> None:
     """Whoever sends another text under the id of one that is kept must learn that it was not taken."""
     kept = values.message_of(known)
-    if (kept.text, references.ids_in([kept])) != (
-        message.text,
-        references.ids_in([message]),
+    if kept.text != message.text or (
+        with_files and references.ids_in([kept]) != references.ids_in([message])
     ):
         raise Conflict(
             gettext("This message was sent already, with another text. Reload the page to see it.")

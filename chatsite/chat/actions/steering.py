@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.models import F
 from django.utils import timezone
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext_lazy
 
 from agent.messages import Message, TextPart
 from chatsite.care import holds
@@ -42,10 +42,7 @@ def edit(*, thread: Thread, message_id: str, message: Message, client_id: str, s
     """
     known = models.Message.objects.select_related("run").filter(thread=thread, client_id=client_id).first()
     if known is not None and known.run is not None:
-        if known.text != message.text:
-            raise Conflict(
-                gettext("This message was sent already, with another text. Reload the page to see it.")
-            )
+        actions.check_same(known, message, with_files=False)  # those of the first one are in it
         return Begun(thread, known.run, fresh=False)
     thread = starting.locked(thread)
     old = _message(thread, message_id)
