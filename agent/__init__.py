@@ -36,7 +36,8 @@ The rooms:
                   subagents  a tool that is another run  nesting    what the outer one lends it
                   output     a run that ends with a value            endings    its terminal event
     gateway       relay      its loop                    asking     the hooks, one behind the other
-                  claims     whose calls these are       hook_calls  one call of one hook
+                  claims     whose calls these are       hook_calls  one hook, with distrust
+                  decisions  what comes of asking them
     hooks         middleware Middleware, its decisions   stack       several of them, composed
     middlewares/  ready ones, one file each
     providers/    something that streams a turn: base (the contract), http (endpoint), scripted (plays what it is told)

@@ -1,12 +1,5 @@
 """Asking the hooks of one request: in their order, each in its turn, and what comes of it as a `Decision`.
 
-    decision   the relay then
-    keep       sends the turn as it is
-    strip      sends it without `calls` (and `text`, when nothing else is left of it)
-    answer     sends `response` as it is
-    rerun      makes the request of `call`, unseen by the caller
-    last       makes the request of `call`, in which no tool can be called, and sends what comes
-
 Between what a hook claims and what it does stand two rules, so that no tool runs whose result nobody will use:
 
     mixed turn   it has calls that no hook claims: they are the caller's. The turn goes out with them and without ours;
@@ -21,34 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from agent.claims import Claims
+from agent.decisions import KEEP, Decision
 from agent.errors import InvalidRequest
-from agent.hook_calls import FAILED, call_hook, log
-from agent.rerun import DEFAULT_TIMEOUT, BaseHook, Call, Hook, Json, Plan, Refusal, RelayContext, Turn, copied
+from agent.hook_calls import FAILED, as_json, call_hook, is_default, log, timeout_of, wants
+from agent.rerun import Call, Hook, Json, Plan, Refusal, RelayContext, Turn, copied
 from agent.rerun_body import is_control, last_body, next_body, without_control, without_orphans
 from agent.rerun_guard import STOPPED, Guard, max_loops
 from agent.rerun_tools import client_tools
-
-Action = Literal["keep", "strip", "answer", "rerun", "last"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`calls`: ids of the turn's calls that must not reach the caller. `hook` asked for it; `reason` is what stopped
-    the loop, for the record."""
-
-    action: Action
-    calls: frozenset[str] = frozenset()
-    call: RelayContext | None = None
-    response: Json | None = None
-    hook: str = ""
-    reason: str = ""
-    text: str = ""
-
-
-KEEP = Decision("keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +51,7 @@ class Asking:
         """`may_use`: the models that the caller may use. No hook opens another one."""
         self.call = replace(call, body=without_control(call.body))
         self.guard = guard or Guard()
-        self.hooks = tuple(hook for hook in hooks if _wants(hook, self.call))
+        self.hooks = tuple(hook for hook in hooks if wants(hook, self.call))
         self._declared = client_tools(call.body)
         self._knows_model = knows_model
         self._may_use = may_use
@@ -92,13 +67,13 @@ class Asking:
     @property
     def looks(self) -> bool:
         """Somebody wants to see the turns, and not only the request or the last answer."""
-        return any(not _is_default(hook, "look") for hook in self.hooks)
+        return any(not is_default(hook, "look") for hook in self.hooks)
 
     # -- before ----------------------------------------------------------------------------------------------
 
     async def before(self) -> RelayContext | Refusal:
         for hook in self.hooks:
-            if _is_default(hook, "pre_call"):
+            if is_default(hook, "pre_call"):
                 continue
             view = self._view(hook)
             made = await self._run(hook, "pre_call", view.body, view)
@@ -249,7 +224,7 @@ class Asking:
         return response
 
     async def _shape(self, hook: Hook, what: str, response: Json, *args: Any) -> Json:
-        if _is_default(hook, what):
+        if is_default(hook, what):
             return response
         self.call = replace(self.call, response=response)
         view = self._view(hook)
@@ -266,7 +241,7 @@ class Asking:
         """Every hook that gave a plan may release what it holds. Safe to call twice."""
         given, self._given = self._given, []
         for each in reversed(given):
-            if not _is_default(each.hook, "cleanup"):
+            if not is_default(each.hook, "cleanup"):
                 await self._run(each.hook, "cleanup", each.plan, self._view(each.hook))
 
     # -- one hook --------------------------------------------------------------------------------------------
@@ -294,10 +269,10 @@ class Asking:
         return tuple(call for call in turn.calls if call.id in ids)
 
     async def _run(self, hook: Hook, what: str, *args: Any) -> Any:
-        if _is_default(hook, what):
+        if is_default(hook, what):
             return await getattr(hook, what)(*args)
         request_id = self.call.request_id
-        return await call_hook(hook.name, what, request_id, _timeout(hook), getattr(hook, what), *args)
+        return await call_hook(hook.name, what, request_id, timeout_of(hook), getattr(hook, what), *args)
 
     def _nonsense(self, hook: Hook, what: str, made: object) -> None:
         kind = type(made).__name__
@@ -306,30 +281,5 @@ class Asking:
         )
 
 
-def as_json(value: Any) -> Json | None:
-    """An object that a hook gave as an answer, as plain JSON: a dict, or a model of pydantic's. None for all else."""
-    if not isinstance(value, dict) and callable(dump := getattr(value, "model_dump", None)):
-        value = dump()
-    return copied(value) if isinstance(value, dict) else None
-
-
 def _own(turn: Turn) -> Turn:
     return replace(turn, content=tuple(copied(turn.content)), message=copied(turn.message))
-
-
-def _is_default(hook: Hook, method: str) -> bool:
-    own = getattr(hook, method)
-    return getattr(own, "__func__", own) is getattr(BaseHook, method)
-
-
-def _timeout(hook: Hook) -> float:
-    timeout = hook.timeout
-    return timeout if isinstance(timeout, int | float) and timeout > 0 else DEFAULT_TIMEOUT
-
-
-def _wants(hook: Hook, call: RelayContext) -> bool:
-    try:
-        return bool(hook.wants(call))
-    except Exception:  # a hook is foreign code; one that cannot even say whether it is interested is left out
-        log.exception("Hook %s: wants raised. [%s]", hook.name, call.request_id)
-        return False

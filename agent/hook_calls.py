@@ -1,4 +1,8 @@
-"""One call of a hook's method, whatever the hook is: it may raise, hang, or give nonsense.
+"""One hook, whatever it is: it may raise, hang, or give nonsense.
+
+    call_hook                one call of one method
+    wants, timeout_of        what it says of itself
+    is_default, as_json      what it left as it was; what it gave
 
 Rule 1: nothing of a hook's failure leaves this file but the fact. What it said is in the log, with the hook's name and
 the request's id.
@@ -12,6 +16,8 @@ import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, Final
+
+from agent.rerun import DEFAULT_TIMEOUT, BaseHook, Hook, Json, RelayContext, copied
 
 log = logging.getLogger("threadloom.hooks")
 
@@ -70,3 +76,28 @@ def _forget(task: asyncio.Task[Any]) -> None:
     _abandoned.discard(task)
     if not task.cancelled():
         task.exception()
+
+
+def as_json(value: Any) -> Json | None:
+    """An object that a hook gave as an answer, as plain JSON: a dict, or a model of pydantic's. None for all else."""
+    if not isinstance(value, dict) and callable(dump := getattr(value, "model_dump", None)):
+        value = dump()
+    return copied(value) if isinstance(value, dict) else None
+
+
+def is_default(hook: Hook, method: str) -> bool:
+    own = getattr(hook, method)
+    return getattr(own, "__func__", own) is getattr(BaseHook, method)
+
+
+def timeout_of(hook: Hook) -> float:
+    timeout = hook.timeout
+    return timeout if isinstance(timeout, int | float) and timeout > 0 else DEFAULT_TIMEOUT
+
+
+def wants(hook: Hook, call: RelayContext) -> bool:
+    try:
+        return bool(hook.wants(call))
+    except Exception:  # a hook is foreign code; one that cannot even say whether it is interested is left out
+        log.exception("Hook %s: wants raised. [%s]", hook.name, call.request_id)
+        return False

@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from agent.asking import Asking, Decision
+from agent.asking import Asking
+from agent.decisions import KEEP, Decision
 from agent.errors import BadStream
 from agent.folding import TurnFold
 from agent.messages import Usage
@@ -130,7 +131,7 @@ async def _finish_whole(asking: Asking, decision: Decision, response: Json, raw:
 
 async def _decide(asking: Asking, round: Round, turn: Turn, response: Json) -> Decision:
     asking.call = replace(asking.call, provider=round.provider)
-    return await asking.ask(turn, response) if asking.looks else Decision("keep")
+    return await asking.ask(turn, response) if asking.looks else KEEP
 
 
 def turn_in(call: RelayContext, response: Json) -> Turn:

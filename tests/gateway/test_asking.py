@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from agent.asking import KEEP, Asking
+from agent.asking import Asking
+from agent.decisions import KEEP
 from agent.events import TurnEnd
 from agent.messages import Message, TextPart, ToolCallPart
 from agent.rerun import BaseHook, Patch, Plan, Refusal, RelayContext, turn_of
