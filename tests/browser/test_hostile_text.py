@@ -183,9 +183,9 @@ def test_huge_text_neither_freezes_the_page_nor_widens_it(name: str, open_chat: 
     chat = open_chat(viewport=NARROW)
     standin.play(Say(HUGE[name], pieces=20_000))
     began = time.monotonic()
-    chat.ask("Say it", model="stand-in").done(40)
+    chat.ask("Say it", model="stand-in").done(60)
     chat.text.fill("Still here?")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert overflow(chat.page) == 0
     assert chat.page.evaluate("() => document.querySelectorAll('#log *').length") < 3_000
     chat.page.reload()

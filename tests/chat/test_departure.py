@@ -86,8 +86,9 @@ async def test_nothing_begins_any_more_but_a_stop_is_heard(writing, person, sett
     assert (await row_of(done.run)).state == "cancelled"
 
 
-async def test_readers_of_every_kind_end_when_it_leaves(writing, settled):
+async def test_readers_of_every_kind_end_when_it_leaves(writing, settled, monkeypatch):
     done, _, _, channel = writing
+    monkeypatch.setattr(eventlog, "LOOK_UP", 60)
 
     async def read(batches) -> int:
         return len([batch async for batch in batches])
@@ -102,5 +103,5 @@ async def test_readers_of_every_kind_end_when_it_leaves(writing, settled):
     ]
     await until(lambda: channel.readers >= 4)  # who follows the thread follows its run within that
     await departure.depart(0, asyncio.Event())
-    async with asyncio.timeout(3):  # sooner than the next look-up
+    async with asyncio.timeout(20):  # sooner than the next look-up
         assert all(await asyncio.gather(*readers))

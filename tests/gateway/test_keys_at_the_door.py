@@ -238,7 +238,7 @@ async def test_a_caller_that_does_not_wait_for_its_one_piece_pays_what_came_of_i
         await until(lambda: gathering and gathering[0].events > 1)
         left_at = time.monotonic()
         waiting.cancel()
-        assert await standin.exchanges[-1].gone_within(1.0, left_at)
+        assert await standin.exchanges[-1].gone_within(10.0, left_at)
     async with asyncio.timeout(20):
         while not all(await off_loop(_booked)):
             pass
@@ -273,4 +273,4 @@ async def test_a_caller_that_does_not_wait_for_its_count_is_seen_at_the_endpoint
         await until(lambda: standin.exchanges)
         left_at = time.monotonic()
         waiting.cancel()
-        assert await standin.exchanges[-1].gone_within(1.0, left_at)
+        assert await standin.exchanges[-1].gone_within(10.0, left_at)

@@ -208,10 +208,10 @@ async def test_memory_is_bounded(monkeypatch):
 
 async def test_without_redis_it_costs_a_fraction_of_a_millisecond():
     limits, key = Limits(), view(requests_per_minute=10**6, tokens_per_minute=10**9, budget=Decimal(10**6))
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(2000):
         (await used(limits, key)).leave()
-    assert (time.perf_counter() - began) / 2000 < 0.001
+    assert (time.thread_time() - began) / 2000 < 0.001
 
 
 # -- two processes -------------------------------------------------------------------------------------------
@@ -317,18 +317,20 @@ async def test_the_places_of_a_process_that_died_come_free_and_those_of_a_long_r
     two, monkeypatch
 ):
     one, other = two
-    monkeypatch.setattr(shared_limits, "LEASE", 1.0)
-    monkeypatch.setattr(shared_limits, "RENEW", 0.1)
+    monkeypatch.setattr(shared_limits, "RENEW", 0.02)
     key = view(requests_at_once=1)
     await one.enter(key)
-    until = time.monotonic() + 1.3
-    while time.monotonic() < until:
+    async with asyncio.timeout(20), redis.Redis.from_url(os.environ["TEST_REDIS_URL"]) as own:
+        [name] = [name async for name in own.scan_iter(f"{shared_limits.PREFIX}*:open")]
+        [(lease, first)] = await own.zrange(name, 0, -1, withscores=True)
+        while await own.zscore(name, lease) <= first:  # noqa: ASYNC110 (what is awaited is Redis's clock)
+            await asyncio.sleep(0.01)
         assert await asked(other, key)
-        await asyncio.sleep(0.05)
-    one.shared._renewing.cancel()
-    async with asyncio.timeout(20):
-        while await asked(other, key):  # noqa: ASYNC110 (what is awaited is Redis's clock)
-            await asyncio.sleep(0.05)
+        one.shared._renewing.cancel()
+        await asyncio.wait([one.shared._renewing])
+        assert await asked(other, key)
+        await own.zadd(name, {lease: first - 2 * shared_limits.LEASE})  # that time is over
+        assert await asked(other, key) is None
 
 
 async def test_while_redis_is_away_each_process_holds_the_limits_alone(settings, caplog):

@@ -14,8 +14,9 @@ from tests.standin import Broken, StandIn
 
 pytestmark = pytest.mark.slow
 
-PROMISED = 1.0
-"""Seconds from a caller's leaving to the end of the request to the model, seen there."""
+SOON = 10.0
+"""Seconds from a caller's leaving to the end of the request to the model, seen there. The promise is one, on a machine
+that has nothing else to do; whoever is not told waits for ever."""
 
 
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
@@ -50,7 +51,7 @@ async def _leaves_a_stream(client, standin):
         async for _ in answer.aiter_bytes():
             break
     left_at = time.monotonic()
-    assert await standin.exchanges[-1].gone_within(PROMISED, left_at)
+    assert await standin.exchanges[-1].gone_within(SOON, left_at)
 
 
 async def _gives_up_waiting(client, standin):
@@ -62,4 +63,4 @@ async def _gives_up_waiting(client, standin):
             await asyncio.sleep(0.01)
     left_at = time.monotonic()
     waiting.cancel()
-    assert await standin.exchanges[-1].gone_within(PROMISED, left_at)
+    assert await standin.exchanges[-1].gone_within(SOON, left_at)

@@ -23,10 +23,11 @@ MOST_GROWTH = 10.0
 PIECES, SIZE, PACE = 800, 400, 0.004
 """Of the answer: all of it held for each would be 90 MiB."""
 STAMP = re.compile(r"<(\d+)>")
-LATE = 1.5
-"""Seconds. The goal is 0.1; this has to hold on a machine that has other things to do."""
+LATE = 8.0
+"""Seconds. The goal is 0.1; this has to hold on a machine that stands still now and then."""
 
 pytestmark = [
+    pytest.mark.timeout(240),
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read in Linux's /proc"),
 ]
