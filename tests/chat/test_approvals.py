@@ -270,6 +270,37 @@ async def test_of_two_answers_at_once_on_two_connections_exactly_one_wins(person
         await db.write(lambda: Run.objects.exclude(pk=done.run.pk).delete())
 
 
+def taken_alone(thread, person, interrupt_id, status, run, gate, won):
+    """The update by which an answer is taken, without the thread's lock in front of it."""
+    from django.db import connection, transaction
+
+    from agent.approvals import Resolution
+
+    resolution = Resolution("c1", interrupt_id, status)
+    gate.wait()
+    try:
+        with transaction.atomic():
+            answering._answer_one(thread, resolution, by=person, run=run, now=timezone.now())
+        won.append(status)
+    except Unanswerable:
+        pass
+    finally:
+        connection.close()
+
+
+async def test_of_two_answers_one_wins_by_the_row_alone_where_nobody_holds_the_thread(person, plays, settled):
+    plays(ASKS)
+    done, rows = await asked(person, settled)
+    gate, won = threading.Barrier(2), []
+    taking = [
+        asyncio.to_thread(taken_alone, done.thread, person, rows[0].public_id, status, done.run, gate, won)
+        for status in ("approved", "denied")
+    ]
+    await asyncio.gather(*taking)
+    assert len(won) == 1
+    assert await db.read(lambda: Interrupt.objects.get().status) == won[0]
+
+
 async def test_always_allow_is_a_rule_of_the_thread_and_can_be_taken_back(person, plays, settled):
     plays(ASKS, Turn("Sent."), Turn(calls=[("c2", "send_email", MAIL)]), Turn("Sent again."))
     done, rows = await asked(person, settled)
