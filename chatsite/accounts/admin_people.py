@@ -148,7 +148,7 @@ class PeopleAdmin(OnceOnly, UserAdmin):
         form = ReasonForm(request.POST if "confirmed" in request.POST else None)
         if form.is_valid():
             pieces = export(person, actor=request.user, reason=form.cleaned_data["reason"], door="admin")
-            return archive(pieces, (request.user.pk, person.pk))
+            return archive(pieces)
         return asking.ask(
             self,
             request,

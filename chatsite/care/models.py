@@ -1,7 +1,8 @@
-"""The rows. `holds` writes holds, `erasing` writes erasures.
+"""The rows. `holds` writes holds, `erasing` writes erasures, `downloads` writes downloads.
 
 Hold       this person's data, or one thread of theirs, stays until somebody lifts it
 Erasure    a person who is being erased, or was: how far it is, and the proof
+Download   a person who takes their data out just now
 """
 
 from __future__ import annotations
@@ -54,3 +55,17 @@ class Erasure(models.Model):
 
     def __str__(self) -> str:
         return self.user_name
+
+
+class Download(models.Model):
+    """`place` is one of those that there are at once; `until` is when it is free again if nobody reads on."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    place = models.PositiveSmallIntegerField(unique=True)
+    until = models.DateTimeField(db_index=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.user}, {self.until}"

@@ -81,6 +81,8 @@ def _value(field: models.Field, made: dict[Any, models.Model], person: Any) -> A
     match field:
         case models.BooleanField():
             return False
+        case models.IntegerField() if field.unique:
+            return person.pk
         case models.IntegerField() | models.DecimalField() | models.FloatField():
             return 1
         case models.DateTimeField():

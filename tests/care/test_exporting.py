@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
-import time
 import tracemalloc
 import zipfile
+from datetime import timedelta
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -17,11 +16,13 @@ from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 from django.test import AsyncClient, Client
 from django.urls import reverse
+from django.utils import timezone
 
 from chatsite.accounts import keys
 from chatsite.audit import log
 from chatsite.audit.models import Entry
-from chatsite.care import exporting, views
+from chatsite.care import downloads, exporting
+from chatsite.care.models import Download
 from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Preset
 from chatsite.chat.transfer import shape
@@ -148,7 +149,7 @@ async def test_a_person_takes_their_own_data_out(rich):
     assert json.loads(archive.read("account.json"))["username"] == "ada"
     entry = await Entry.objects.aget(action="user.exported")
     assert (entry.actor_name, entry.door, entry.subject) == ("ada", "page", "user ada")
-    assert not views._at_work
+    assert not await Download.objects.aexists()
     await sync_to_async(connections.close_all)()  # of the thread in which views ran
 
 
@@ -159,10 +160,11 @@ def test_who_is_not_signed_in_is_sent_to_do_so(db):
     assert not Entry.objects.exists()
 
 
-def test_one_archive_at_a_time(ada, monkeypatch):
+def test_one_archive_at_a_time_whichever_process_makes_it(ada):
     client = Client()
     client.force_login(ada)
-    monkeypatch.setattr(views, "_at_work", {ada.pk: math.inf})
+    later = timezone.now() + timedelta(seconds=30)
+    Download.objects.create(user=ada, place=2, until=later)  # by another process
     answer = client.post(reverse("my_data"))
     assert (answer.status_code, answer["Retry-After"]) == (429, "60")
     assert not Entry.objects.filter(action="user.exported").exists()
@@ -172,9 +174,8 @@ def test_one_archive_at_a_time(ada, monkeypatch):
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_two_clicks_make_one_archive(rich, monkeypatch):
+async def test_two_clicks_make_one_archive(rich):
     """The second comes before anything of the first was read; the first is whole, and then there may be another."""
-    monkeypatch.setattr(views, "_at_work", {})
     client = AsyncClient()
     await client.aforce_login(rich)
     first, second = await client.post(reverse("my_data")), await client.post(reverse("my_data"))
@@ -182,11 +183,38 @@ async def test_two_clicks_make_one_archive(rich, monkeypatch):
     content = b"".join([piece async for piece in first.streaming_content])
     assert zipfile.ZipFile(io.BytesIO(content)).testzip() is None
     assert await Entry.objects.filter(action="user.exported").acount() == 1
-    monkeypatch.setitem(views._at_work, rich.pk, time.monotonic() - 1)  # it never began
+    await Download.objects.acreate(
+        user=rich, place=0, until=timezone.now() - timedelta(seconds=1)
+    )  # never began
     third = await client.post(reverse("my_data"))
     assert third.status_code == 200
     assert [piece async for piece in third.streaming_content]
     await sync_to_async(connections.close_all)()  # of the thread in which views ran
+
+
+def test_no_more_archives_at_once_than_there_are_places(ada, bob):
+    claims = [downloads.claim(User.objects.create_user(f"p{each}")) for each in range(downloads.MOST_AT_ONCE)]
+    assert None not in claims
+    assert downloads.claim(ada) is None
+    assert [*downloads.held(iter_of(b"all"), claims[2])] == [b"all"]
+    assert downloads.claim(ada) is not None
+    assert downloads.claim(bob) is None
+
+
+def test_who_reads_on_holds_the_place_and_one_that_was_taken_over_is_left_alone(ada):
+    claimed = downloads.claim(ada)
+    reading = downloads.held(iter_of(b"a", b"b"), claimed)
+    Download.objects.update(until=timezone.now() + timedelta(seconds=1))
+    next(reading)
+    assert Download.objects.get().until > timezone.now() + timedelta(seconds=30)
+    Download.objects.update(until=timezone.now() - timedelta(seconds=1))  # it was not read for long
+    other = downloads.claim(ada)
+    assert list(reading) == [b"b"]
+    assert Download.objects.get().pk == other
+
+
+def iter_of(*pieces: bytes):
+    yield from pieces
 
 
 def test_an_administrator_takes_a_persons_data_out_with_a_reason(rich, root):

@@ -62,7 +62,7 @@ def several(page: Any, request: HttpRequest, threads: QuerySet[Thread]) -> HttpR
         for thread in rows:
             if thread.owner_id != request.user.pk:
                 _on_record(thread, request.user, form.cleaned_data["reason"])
-    return archive(zipped_files([thread.pk for thread in rows]), request.user.pk)
+    return archive(zipped_files([thread.pk for thread in rows]))
 
 
 def _on_record(thread: Thread, actor: Any, reason: str) -> None:
