@@ -21,16 +21,23 @@ const quoted = (link) => {
   return `${(part || said(link)).replace(/^/gm, "> ")}\n\n`;
 };
 
-const write = async (value) => {
-  if (navigator.clipboard) return navigator.clipboard.writeText(value);
-  const area = Object.assign(document.createElement("textarea"), { value }); // plain http on a local network
+// An answer as the model wrote it; where the server cannot be asked, as it is shown.
+const written = async (button) => {
+  const answer = await fetch(`./export.md?of=${encodeURIComponent(button.value)}`).catch(() => null);
+  return answer?.ok && !answer.redirected ? answer.text() : said(button);
+};
+const write = async (text) => {
+  // With the promise, since Safari takes nothing that is only there a moment after the click.
+  const item = () => new ClipboardItem({ "text/plain": Promise.resolve(text).then((words) => new Blob([words], { type: "text/plain" })) });
+  if (navigator.clipboard) return navigator.clipboard.write([item()]);
+  const area = Object.assign(document.createElement("textarea"), { value: await text }); // plain http on a local network
   document.body.append(area);
   area.select();
   document.execCommand("copy");
   area.remove();
 };
 const copy = async (button) => {
-  await write(button.closest("figure")?.querySelector("code").textContent ?? said(button));
+  await write(button.closest("figure")?.querySelector("code").textContent ?? written(button));
   button.textContent = words.copied;
   setTimeout(() => (button.textContent = words.copy), 1500);
 };

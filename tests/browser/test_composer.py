@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chat import Chat
+from agent.providers.demo_texts import MARKDOWN
+from tests.browser.chat import Chat, Watch
 from tests.browser.conftest import OpenChat
 from tests.standin import Say, StandIn
 
@@ -285,13 +286,23 @@ def test_the_box_grows_with_its_text_and_no_further_than_the_page(chat: Chat):
 
 
 @pytest.mark.slow
-def test_code_and_answers_can_be_copied(open_chat: OpenChat):
+def test_code_and_answers_can_be_copied_as_they_were_written(open_chat: OpenChat, watch: Watch):
+    watch.allow("ERR_INTERNET_DISCONNECTED|htmx:sse:error")
     chat = open_chat(permissions=["clipboard-read", "clipboard-write"])
     chat.ask("Show a long markdown answer").done()
     chat.last.locator("figure button.copy").first.click()
     copied = chat.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("async def run(model, tools, transcript):")
     chat.last.locator("button.copy.all").click()
+    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_be_visible()
+    copied = chat.page.evaluate("navigator.clipboard.readText()")
+    assert copied == MARKDOWN.strip("\n"), "the answer as it was written"
+    # Where the server cannot be asked: as it is shown.
+    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_have_count(0)
+    chat.page.context.set_offline(True)
+    chat.last.locator("button.copy.all").click()
+    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_be_visible()
+    chat.page.context.set_offline(False)
     copied = chat.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("A tour of markdown")
     assert "Copy" not in copied

@@ -73,6 +73,26 @@ def test_what_is_exported_is_taken_in_again_with_all_that_was_shown(chat: Chat):
     expect(page.locator("nav .list li")).to_have_count(2)
 
 
+def test_all_of_ones_data_is_taken_in_again_as_an_archive(chat: Chat):
+    page = chat.page
+    for said in ("help", "think"):
+        chat.open().ask(said).done()
+    page.goto("/archive")
+    page.get_by_role("link", name="Take all your data out").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    content = download.value.path().read_bytes()
+    page.goto("/archive")
+    page.locator("#file").set_input_files(
+        {"name": "all.zip", "mimeType": "application/zip", "buffer": content}  # type: ignore[arg-type]
+    )
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("status")).to_contain_text("2 threads were imported.")
+    assert serious(page) == []
+    chat.open()
+    expect(page.locator("nav .list li")).to_have_count(4)
+
+
 def test_a_live_link_follows_a_snapshot_stays_and_one_taken_back_leads_nowhere(chat: Chat, context_of, watch):
     page, path = chat.page, chat.ask("help").done().path
     links = []

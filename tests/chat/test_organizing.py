@@ -30,7 +30,7 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 @pytest.fixture
 async def thread(person, plays, settled) -> Thread:
-    plays(Turn("It is mild in Oslo."), Turn("You are welcome."))
+    plays(Turn("It is mild in **Oslo**."), Turn("You are welcome."))
     done = await begin(person, "How is Oslo?")
     await settled()
     return done.thread
@@ -299,6 +299,14 @@ async def test_an_export_is_a_file_and_an_import_a_thread(client, person, thread
     assert again.content == response.content
     markdown = await client.get(f"/threads/{thread.public_id}/export.md")
     assert markdown.content.decode().startswith("# How is Oslo?")
+
+
+async def test_one_answer_is_had_as_it_was_written_and_only_where_it_is_shown(client, thread, other):
+    named = re.search('class="copy all" value="([^"]+)"', await page(client, f"/threads/{thread.public_id}/"))
+    asked = f"/threads/{thread.public_id}/export.md?of={named[1]}"
+    assert (await client.get(asked)).content.decode() == "It is mild in **Oslo**."
+    assert (await client.get(asked + "x")).status_code == 404
+    assert (await other.get(asked)).status_code == 404
 
 
 @pytest.mark.parametrize("title", ['a"\r\nX-Evil: 1', "日本語", "../../etc/passwd", "\u202egnp.exe", ""])

@@ -34,11 +34,7 @@ def end_html(id: str, segment: Segment, links: Links) -> str:
     if words.waited(run) and not went_on and len(links.open) > 1:
         return f"<footer id={id}e class=end>{_several(links)}</footer>"
     said = f'<p class="said {end.tone}">{escape(end.text)}</p>' if end.text else ""
-    copy = (
-        f'<button type=button class="copy all">{_("Copy")}</button>'
-        if _has_answer(segment) and not went_on
-        else ""
-    )
+    copy = "" if went_on else _copy(segment)
     # What a run took up is part of one answer, so its figures stand behind the last of these runs, as one.
     facts = (
         ""
@@ -88,8 +84,14 @@ def _too_late(links: Links) -> bool:
     return bool(links.open) and all(map(links.is_over, links.open))
 
 
-def _has_answer(segment: Segment) -> bool:
-    return any(message.role == "assistant" and message.text.strip() for message in segment.messages)
+def _copy(segment: Segment) -> str:
+    """The page asks for the answer as the model wrote it, by the message named here."""
+    said = [
+        message.id for message in segment.messages if message.role == "assistant" and message.text.strip()
+    ]
+    if not said:
+        return ""
+    return f'<button type=button class="copy all" value="{escape(said[-1])}">{_("Copy")}</button>'
 
 
 def _endpoints(segment: Segment) -> str:

@@ -32,6 +32,15 @@ def markdown_of(state: ThreadState) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def answer_of(state: ThreadState, message_id: str) -> str | None:
+    """The answer that this message is a part of, as the model wrote it; None where it is not shown."""
+    for segment in state.segments:
+        if any(message.id == message_id for message in segment.messages):
+            said = (message.text for message in segment.messages if message.role == "assistant")
+            return "\n\n".join(text.strip("\n") for text in said if text.strip())
+    return None
+
+
 def _said(message: Message, results: dict[str, ToolResultPart]) -> Iterator[str]:
     for part in message.parts:
         match part:

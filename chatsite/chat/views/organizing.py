@@ -5,6 +5,7 @@ Plain forms and links; each answers with a page or a redirect.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agent.text import storable
@@ -25,7 +26,7 @@ from chatsite.chat.problems import Invalid, Missing, Problem, TooLong
 from chatsite.chat.readers.screens import rendered
 from chatsite.chat.render.fragments import render_transcript
 from chatsite.chat.rows import search
-from chatsite.chat.transfer import attached, markdown, moving, shape
+from chatsite.chat.transfer import attached, markdown, moving, packed, shape
 from chatsite.chat.views.door import door, refused
 
 MOST_LISTED = 500
@@ -42,11 +43,14 @@ async def find(request: HttpRequest) -> HttpResponse:
 @require_safe
 @door
 async def archive(request: HttpRequest) -> HttpResponse:
-    return await _archive(request)
+    imported = request.GET.get("imported", "")
+    count = int(imported) if re.fullmatch(r"[1-9][0-9]{0,3}", imported) else 0
+    return await _archive(request, done=_imported(count) if count else "")
 
 
-async def _archive(request: HttpRequest, notice: str = "", status: int = 200) -> HttpResponse:
+async def _archive(request: HttpRequest, notice: str = "", status: int = 200, done: str = "") -> HttpResponse:
     context = await db.read(_put_away, request.person.pk)  # type: ignore[attr-defined]
+    context["done"] = done
     return await db.read(render, request, "chat/archive.html", context | {"notice": notice}, status=status)
 
 
@@ -145,16 +149,23 @@ async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpRespons
     if kind == "json":
         text, content_type = await db.read(_file_text, thread), "application/json"
     else:
-        text, content_type = (
-            await db.read(lambda: markdown.markdown_of(store.load_state(thread))),
-            "text/markdown",
-        )
+        of = storable(request.GET.get("of", ""))
+        text, content_type = await db.read(_markdown, thread, of), "text/markdown"
     response = HttpResponse(text, content_type=f"{content_type}; charset=utf-8")
     response.headers["Content-Disposition"] = (
         f'attachment; filename="{moving.file_name(thread.title)}.{kind}"'
     )
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+def _markdown(thread: Thread, of: str) -> str:
+    """The branch that is shown; with the id of a message, the answer that this is a part of, as the model wrote it."""
+    state = store.load_state(thread)
+    text = markdown.answer_of(state, of) if of else markdown.markdown_of(state)
+    if text is None:
+        raise Missing
+    return text
 
 
 def _file_text(thread: Thread) -> str:
@@ -164,20 +175,38 @@ def _file_text(thread: Thread) -> str:
 @require_POST
 @door
 async def take_in(request: HttpRequest) -> HttpResponse:
+    taken: list[Thread] = []
     try:
         upload = request.FILES.get("file")
         if upload is None:
             raise Invalid(gettext("Choose the file of a thread that was exported here, then send it."))
         if upload.size is None or upload.size > shape.MAX_BYTES:
             raise TooLong(shape.too_large())
-        file = await db.read(lambda: shape.read_file(upload.read()))
-        file = await attached.kept(request.person, file)  # type: ignore[attr-defined]
-        thread = await db.write(moving.take_in, request.person, file)  # type: ignore[attr-defined]
+        several = await db.read(lambda: packed.is_one(upload))
+        if several:
+            await db.read(lambda: packed.check(upload))  # all of it, before anything is taken in
+        texts = packed.threads_in(upload) if several else iter([("", upload)])
+        while (found := await db.read(next, texts, None)) is not None:
+            taken.append(await _taken(request, found[1]))
     except Missing:
         raise
     except Problem as problem:
-        return await _archive(request, str(problem), problem.status)
-    return _to(reverse("chat:thread", args=[thread.public_id]))
+        said = f"{_imported(len(taken))} {problem}" if taken else str(problem)
+        return await _archive(request, said, problem.status)
+    if several:
+        return _to(f"{reverse('chat:archive')}?imported={len(taken)}")
+    return _to(reverse("chat:thread", args=[taken[0].public_id]))
+
+
+async def _taken(request: HttpRequest, content: Any) -> Thread:
+    file = await db.read(lambda: shape.read_file(content if isinstance(content, bytes) else content.read()))
+    file = await attached.kept(request.person, file)  # type: ignore[attr-defined]
+    return await db.write(moving.take_in, request.person, file)  # type: ignore[attr-defined,no-any-return]
+
+
+def _imported(count: int) -> str:
+    words = ngettext("One thread was imported.", "%(count)s threads were imported.", count)
+    return words % {"count": count}
 
 
 @require_POST

@@ -1,0 +1,95 @@
+"""Threads that come in as an archive: the ZIP of all that is somebody's, or of several threads of an administrator.
+
+    is_one(file)         whether it begins like one
+    check(file)          raises Invalid, naming the entry, unless each thread in it can be taken in
+    threads_in(file)     the names and texts of its threads, one after the other; raises Invalid
+
+Rule 1: nothing of an archive is written anywhere. A name only says whether an entry is a thread: `threads/....json`, or
+`000001-....json` at its top.
+Rule 2: what it says of its own size is not believed: reading stops at `MOST_UNPACKED`, however little was sent. Its
+directory is read whole before anything is known of it, so that has a limit too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO
+
+from django.utils.translation import gettext
+
+from chatsite.chat.problems import Invalid
+from chatsite.chat.transfer import shape
+
+MOST_THREADS = 1_000
+MOST_UNPACKED = 200 * 1024 * 1024
+MOST_DIRECTORY = 1024 * 1024
+"""Bytes: some 10,000 entries."""
+
+SIGNATURE = b"PK\x03\x04"
+_END, _END_64, _END_SIZE = b"PK\x05\x06", b"PK\x06\x07", 22
+_THREAD = re.compile(r"(?:threads/)?\d{6,}-[a-z0-9-]+\.json")
+
+
+def is_one(file: IO[bytes]) -> bool:
+    begin = file.read(len(SIGNATURE))
+    file.seek(0)
+    return begin == SIGNATURE
+
+
+def check(file: IO[bytes]) -> None:
+    for name, text in threads_in(file):
+        try:
+            shape.read_file(text)
+        except Invalid as problem:
+            raise Invalid(f"{name}: {problem}") from None
+
+
+def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    # Imported here: it is needed rarely.
+    from zipfile import BadZipFile, ZipFile
+    from zlib import error as ZlibError
+
+    _check_directory(file)
+    try:
+        with ZipFile(file) as archive:
+            entries = [entry for entry in archive.infolist() if _THREAD.fullmatch(entry.filename)]
+            if not 0 < len(entries) <= MOST_THREADS:
+                raise Invalid(_no_threads())
+            left = MOST_UNPACKED
+            for entry in entries:
+                with archive.open(entry) as packed:
+                    text = packed.read(min(left, shape.MAX_BYTES) + 1)
+                left -= len(text)
+                if left < 0:
+                    raise Invalid(_too_much())
+                yield entry.filename, text
+    except (BadZipFile, ZlibError, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
+        raise Invalid(
+            gettext("The archive cannot be read: it is damaged, or locked with a password.")
+        ) from None
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Raises Invalid where the end is none that an export has: without a comment, and of a size that can be read."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _END_SIZE - 20))
+    tail = file.read()
+    end = tail[-_END_SIZE:]
+    if not end.startswith(_END) or len(end) < _END_SIZE or end[-2:] != b"\0\0":
+        raise Invalid(gettext("The archive cannot be read: it is damaged, or locked with a password."))
+    if tail[:-_END_SIZE].startswith(_END_64) or int.from_bytes(end[12:16], "little") > MOST_DIRECTORY:
+        raise Invalid(_too_much())
+    file.seek(0)
+
+
+def _no_threads() -> str:
+    return gettext("The archive holds no thread that was exported here, or more than %(most)s.") % {
+        "most": MOST_THREADS
+    }
+
+
+def _too_much() -> str:
+    return gettext("The archive is too large: unpacked, %(most)s MB is the limit.") % {
+        "most": MOST_UNPACKED // 2**20
+    }

@@ -1,0 +1,141 @@
+"""Threads that come in as a ZIP: what was exported comes back equal; what is none takes neither memory nor a row."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import AsyncClient
+
+from chatsite.care import exporting
+from chatsite.chat import db
+from chatsite.chat.models import Attachment, Thread
+from chatsite.chat.problems import Invalid
+from chatsite.chat.transfer import attached, moving, shape
+from chatsite.chat.transfer import packed as archives
+from chatsite.chat.transfer.shape import FileEntry
+from tests.chat.test_transfer import a_file
+
+NAME = "threads/000001-one.json"
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, settings) -> None:
+    settings.ATTACHMENTS_DIR = tmp_path / "attachments"
+
+
+@pytest.fixture
+def client(stranger, client_of) -> AsyncClient:
+    return client_of(stranger)
+
+
+def packed(*files: tuple[str, str | bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+async def sent(client: AsyncClient, content: bytes):
+    return await client.post("/import", {"file": SimpleUploadedFile("all.zip", content)})
+
+
+def exported(owner) -> list[str]:
+    threads = Thread.objects.filter(owner=owner).order_by("pk")
+    return [attached.with_bytes(moving.file_of(each), each).as_json() for each in threads]
+
+
+async def test_all_data_of_a_person_comes_in_again_and_is_exported_equal(person, stranger, client):
+    file = await attached.kept(person, shape.read_file(with_a_file()))
+    await db.write(moving.take_in, person, file)
+    await db.write(moving.take_in, person, shape.read_file(a_file()))
+    content = await db.read(lambda: b"".join(exporting.export(person)))
+    answer = await sent(client, content)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/archive?imported=2")
+    assert "2 threads were imported." in (await client.get("/archive?imported=2")).content.decode()
+    assert await db.read(exported, stranger) == await db.read(exported, person)
+    assert await db.read(Attachment.objects.filter(owner=stranger).count) == 1
+
+
+def with_a_file() -> str:
+    """A thread whose only message brings a file."""
+    file = shape.read_file(a_file())
+    said = file.messages[0].model_copy(
+        update={
+            "parts": [
+                FileEntry(type="file", kind="document", mime_type="text/plain", data="aGkK", name="a.txt")
+            ]
+        }
+    )
+    return file.model_copy(update={"messages": [said, *file.messages[1:]]}).as_json()
+
+
+def bad_archives() -> Iterator[tuple[str, bytes, str]]:
+    good = packed((NAME, a_file()))
+    yield "damaged", good[:60] + b"\xff" * 30 + good[90:], "cannot be read"
+    yield "cut", good[:-30], "cannot be read"
+    yield "longer", good + b"x" * 30, "cannot be read"
+    locked = bytearray(good)
+    locked[6] |= 1
+    locked[good.rindex(b"PK\x01\x02") + 8] |= 1
+    yield "locked", bytes(locked), "locked with a password"
+    yield "no thread", packed(("account.json", "{}"), ("threads/a.txt", "x")), "holds no thread"
+    outside = packed(("../threads/000001-one.json", a_file()), ("/000001-a.json", "{}"))
+    yield "names that lead out", outside, "holds no thread"
+    yield "an archive in it", packed(("threads/000001-one.zip", good)), "holds no thread"
+    one_bad = packed((NAME, a_file()), ("threads/000002-two.json", "{}"))
+    yield "one that is none", one_bad, "000002-two.json: This is not a thread"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [pytest.param(*rest, id=name) for name, *rest in bad_archives()]
+)
+async def test_what_is_no_archive_of_threads_is_refused_and_nothing_of_it_taken(
+    content, words, client, stranger
+):
+    answer = await sent(client, content)
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not await db.read(Thread.objects.filter(owner=stranger).exists)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "words"),
+    [
+        ("MOST_UNPACKED", 100, "too large"),
+        ("MOST_THREADS", 1, "or more than 1"),
+        ("MOST_DIRECTORY", 50, "too large"),
+    ],
+)
+async def test_an_archive_has_limits_that_its_own_words_do_not_move(
+    limit, value, words, client, stranger, monkeypatch
+):
+    monkeypatch.setattr(archives, limit, value)
+    answer = await sent(client, packed((NAME, a_file()), ("000002-two.json", a_file())))
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not await db.read(Thread.objects.filter(owner=stranger).exists)
+
+
+async def test_a_small_archive_that_unpacks_to_a_huge_file_is_refused(client, stranger, monkeypatch):
+    monkeypatch.setattr(shape, "MAX_BYTES", 10_000)
+    bomb = packed((NAME, b" " * 1_000_000))
+    assert len(bomb) < 10_000
+    answer = await sent(client, bomb)
+    assert answer.status_code == 422
+    assert "too large" in answer.content.decode()
+    assert not await db.read(Thread.objects.filter(owner=stranger).exists)
+
+
+def test_whoever_lies_of_its_size_is_read_no_further_than_the_limit(monkeypatch):
+    monkeypatch.setattr(archives, "MOST_UNPACKED", 1_000)
+    content = bytearray(packed((NAME, b" " * 100_000)))
+    for place in (22, content.rindex(b"PK\x01\x02") + 24):
+        content[place : place + 4] = (10).to_bytes(4, "little")
+    texts = archives.threads_in(io.BytesIO(bytes(content)))
+    with pytest.raises(Invalid):
+        assert max(len(text) for _, text in texts) <= 1_000
