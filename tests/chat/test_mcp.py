@@ -17,9 +17,10 @@ from agent.mcp import Servers, read_servers
 from agent.messages import ImagePart, Transcript, open_calls
 from agent.providers.scripted import Turn
 from agent.reducer import apply
-from chatsite.chat import commands, db
+from chatsite.chat import commands, db, eventlog
 from chatsite.chat.agents import agents
 from chatsite.chat.commands.values import Send, Stop
+from chatsite.chat.readers import following
 from chatsite.chat.tools import every_tool, remote
 from chatsite.gateway.hooks import server_tools
 from tests.chat.conftest import recover, row_of, until
@@ -54,6 +55,16 @@ def has() -> Iterator[Any]:
 
 def call(name: str, id: str = "c1", **arguments: Any) -> tuple[str, str, dict[str, Any]]:
     return id, f"s0__{name}", arguments
+
+
+async def first_of(kind: type, done: Any) -> Any:
+    """What a reader of the run hears first of this kind."""
+    channel = eventlog.channel_of(done.thread.pk)
+    async for heard in following.follow_run(channel, done.run.pk, done.run.public_id):
+        for _, event in heard.events:
+            if isinstance(event, kind):
+                return event
+    raise AssertionError(f"the run ended without {kind.__name__}")
 
 
 async def test_what_a_server_did_is_told_kept_and_read_by_the_model_next(person, plays, settled, has, server):
@@ -117,14 +128,12 @@ async def test_stop_ends_the_call_at_the_server_and_says_that_it_may_have_happen
     plays(Turn(calls=[call("slow")]), Turn("Never said."))
     before = len(server.calls("slow"))
     done = await begin(person)
-    reading = asyncio.create_task(told(done))
-    await until(lambda: server.calls("slow")[before:] == ["begun"], seconds=30)
+    async with asyncio.timeout(30):
+        assert (await first_of(Custom, done)).value["toolCallId"] == "c1"
     await commands.perform(person, done.thread.public_id, Stop(), door="page")
     await settled()
     assert (await row_of(done.run)).state == "cancelled"
     await until(lambda: server.calls("slow")[before:] == ["begun", "cancelled"], seconds=30)
-    events = await reading
-    assert any(isinstance(event, Custom) and event.value["toolCallId"] == "c1" for event in events)
     assert open_calls(await transcript_of(done.thread)) == ()
     assert (await ledger()).state == "unknown"
 
