@@ -99,3 +99,17 @@ def test_the_image_runs_the_command_of_the_readme_as_nobody_special():
     assert re.search(r"^FROM python:3\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
     assert "VOLUME /data" in DOCKERFILE
     assert "DATA_DIR=/data" in DOCKERFILE
+
+
+def test_the_unit_keeps_the_server_to_its_own_data():
+    for line in (
+        "User=threadloom",
+        "ProtectSystem=strict",
+        "StateDirectory=threadloom",
+        "NoNewPrivileges=true",
+        "CapabilityBoundingSet=",
+        "SystemCallFilter=@system-service",
+        "SystemCallFilter=~@privileged @resources",
+        "MemoryDenyWriteExecute=true",
+    ):
+        assert line in UNIT.splitlines()
