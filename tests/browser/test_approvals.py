@@ -84,6 +84,7 @@ def test_approve_with_an_edit(chat: Chat):
     assert chat.transcript() == shown
 
 
+@pytest.mark.slow
 def test_deny_with_a_reason(chat: Chat):
     question = ask(chat)
     question.field("Reason for denying").fill("Not today")

@@ -87,6 +87,7 @@ def test_hostile_text_is_inert_typed_and_echoed(name: str, chat: Chat, standin: 
     expect(chat.answer).to_contain_text("You said: Still here?")
 
 
+@pytest.mark.slow
 def test_hostile_names_arguments_and_results_of_tools_are_inert(chat: Chat, standin: StandIn):
     everything = "".join(HOSTILE.values())
     chat.ask("Say it back", model="stand-in").done()
@@ -104,6 +105,7 @@ def test_hostile_names_arguments_and_results_of_tools_are_inert(chat: Chat, stan
     expect_unharmed(chat.page, "Say it back")
 
 
+@pytest.mark.slow
 def test_a_hostile_title_is_text_everywhere(chat: Chat, server: Server, person: Person):
     title = "<img src=x onerror='window.hurt=1'></title><script>window.hurt=1</script>"
     chat.ask(title).done()

@@ -182,6 +182,7 @@ def test_nothing_jumps_while_an_answer_streams(chat: Chat, standin: StandIn):
     chat.done()
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_is_enough(chat: Chat, standin: StandIn):
     page = chat.page
     tab_to(page, page.get_by_role("link", name="Skip to the message box"), "Shift+Tab")

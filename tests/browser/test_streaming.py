@@ -61,6 +61,7 @@ def test_two_tabs_show_the_same(streaming: Chat, open_chat: OpenChat):
     assert other.transcript() == streaming.transcript()
 
 
+@pytest.mark.slow
 def test_what_one_tab_sends_the_other_shows(chat: Chat, open_chat: OpenChat):
     chat.ask("help").done()
     other = open_chat(chat.path)
@@ -74,6 +75,7 @@ def test_what_one_tab_sends_the_other_shows(chat: Chat, open_chat: OpenChat):
     assert chat.transcript() == other.transcript()
 
 
+@pytest.mark.slow
 def test_stop_in_one_tab_ends_both(streaming: Chat, open_chat: OpenChat):
     other = open_chat(streaming.path)
     other.grown(150)
@@ -100,6 +102,7 @@ def test_stop_keeps_the_text_says_so_and_the_next_message_is_taken(streaming: Ch
     expect(streaming.answer).to_contain_text("You said: And now?")
 
 
+@pytest.mark.slow
 def test_stop_before_the_first_word(chat: Chat, standin: StandIn):
     standin.play(Say(ANSWER, delay=60))
     chat.ask("Anybody there?", model="stand-in")

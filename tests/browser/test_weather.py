@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.chat import WEATHER, Chat
@@ -46,6 +47,7 @@ def test_an_answer_grows_while_it_is_read(chat: Chat):
     chat.done()
 
 
+@pytest.mark.slow
 def test_an_open_card_stays_open_while_its_result_comes(chat: Chat):
     chat.ask(WEATHER)
     card = chat.card("get_weather")
@@ -55,6 +57,7 @@ def test_an_open_card_stays_open_while_its_result_comes(chat: Chat):
     expect(card.locator("pre").last).to_contain_text("62")
 
 
+@pytest.mark.slow
 def test_a_second_question_of_the_thread_knows_its_place(chat: Chat):
     chat.ask(WEATHER).done()
     path = chat.path

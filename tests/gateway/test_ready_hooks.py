@@ -25,6 +25,7 @@ QUESTION = [{"role": "user", "content": "What is new about tea?"}]
 
 each_endpoint = pytest.mark.parametrize("at", [openai_at, anthropic_at], ids=["to openai", "to anthropic"])
 each_sdk = pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+openais = pytest.mark.parametrize("sdk", ["openai"])
 each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -34,8 +35,11 @@ class Program:
     def __init__(self, sdk: str, url: str, key: str) -> None:
         self.sdk = sdk
         make = {"max_retries": 0, "timeout": 60, "api_key": key}
-        self.openai = openai.AsyncOpenAI(base_url=f"{url}/v1", **make)
-        self.anthropic = anthropic.AsyncAnthropic(base_url=url, **make)
+        self.client = (
+            openai.AsyncOpenAI(base_url=f"{url}/v1", **make)
+            if sdk == "openai"
+            else anthropic.AsyncAnthropic(base_url=url, **make)
+        )
 
     async def ask(self, *, stream: bool, messages=QUESTION, **more):
         """(text, calls by name, why it ended, usage as (input, output))."""
@@ -49,17 +53,17 @@ class Program:
     async def _openai(self, body, stream):
         # `create` takes tool types that the SDK does not know; its stream helper is fed by hand.
         if not stream:
-            return await self.openai.chat.completions.create(**body)
+            return await self.client.chat.completions.create(**body)
         state = openai.lib.streaming.chat.ChatCompletionStreamState()
         options = {"stream": True, "stream_options": {"include_usage": True}}
-        async for chunk in await self.openai.chat.completions.create(**body, **options):
+        async for chunk in await self.client.chat.completions.create(**body, **options):
             state.handle_chunk(chunk)
         return state.get_final_completion()
 
     async def _anthropic(self, body, stream):
         if not stream:
-            return await self.anthropic.messages.create(**body)
-        async with self.anthropic.messages.stream(**body) as events:
+            return await self.client.messages.create(**body)
+        async with self.client.messages.stream(**body) as events:
             return await events.get_final_message()
 
     @staticmethod
@@ -83,8 +87,10 @@ class Program:
 
 
 @pytest.fixture
-def program(sdk, url, key):
-    return Program(sdk, url, key)
+async def program(sdk, url, key):
+    program = Program(sdk, url, key)
+    yield program
+    await program.client.close()
 
 
 @pytest.fixture
@@ -304,11 +310,12 @@ async def test_a_rule_of_the_house_is_an_error_of_the_sdk(program, sdk, standin,
     assert standin.exchanges[0].json["max_tokens"] == 50
 
 
-async def test_a_request_for_several_answers_does_not_get_past_the_rules(url, key, standin, load, settings):
+@openais
+async def test_a_request_for_several_answers_does_not_get_past_the_rules(program, standin, load, settings):
     load("rules")
     settings.GATEWAY_RULES = "refuse codename (?i)nightingale\nmask card \\d{4}-\\d{4}"
     serve(openai_at(standin))
-    asked = Program("openai", url, key).openai.chat.completions.create
+    asked = program.client.chat.completions.create
     with pytest.raises(openai.PermissionDeniedError, match="codename"):
         await asked(model=MODEL, n=2, messages=[{"role": "user", "content": "Nightingale"}])
     await asked(model=MODEL, n=2, messages=[{"role": "user", "content": "1234-5678"}])
@@ -317,9 +324,10 @@ async def test_a_request_for_several_answers_does_not_get_past_the_rules(url, ke
     assert exchange.json["n"] == 2
 
 
-async def test_several_answers_cannot_use_the_servers_tools(url, key, standin, load):
+@openais
+async def test_several_answers_cannot_use_the_servers_tools(program, standin, load):
     serve(openai_at(standin))
-    asked = Program("openai", url, key).openai.chat.completions.create
+    asked = program.client.chat.completions.create
     tools = [{"type": "threadloom", "name": "get_weather"}]
     with pytest.raises(openai.BadRequestError, match="get_weather") as error:
         await asked(model=MODEL, n=2, messages=QUESTION, tools=tools)
