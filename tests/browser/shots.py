@@ -220,6 +220,8 @@ def elsewhere(shoot: Shoot) -> None:
     shoot.go("account", "/accounts/")
     shoot.go("admin", "/admin/", whole=False)
     shoot.go("admin-list", "/admin/chat/thread/", whole=False)
+    shoot.go("admin-runs", "/admin/chat/run/", whole=False)
+    shoot.page.go_back()
     shoot.page.locator("#result_list tbody tr", has_text="San Francisco").locator("a").first.click()
     shoot("admin-thread")
     shoot.page.get_by_role("link", name="Transcript").first.click()

@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.chat import WEATHER, Chat, Watch
-from tests.browser.test_look import serious
+from tests.browser.test_look import overflow, serious
 from tests.server import Person, Server
 
 pytestmark = pytest.mark.slow
@@ -52,6 +52,30 @@ def test_the_lists_of_admin_open_without_a_complaint(chat: Chat, context_of, adm
         if first.count():
             first.click()
             expect(page.locator("#content h1, #content h2").first).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (768, "light")])
+def test_a_list_of_many_columns_has_the_width_of_a_narrow_page_and_keeps_its_first_column(
+    width: int, scheme: str, chat: Chat, context_of, admin: Person
+):
+    chat.ask(WEATHER).done()
+    page = context_of(admin, viewport={"width": width, "height": 800}, color_scheme=scheme).new_page()
+    for kind in ("thread", "run"):
+        page.goto(f"/admin/chat/{kind}/")
+        results = page.locator("#changelist-form .results")
+        expect(results).to_be_visible()
+        assert overflow(page) == 0
+        assert results.bounding_box()["width"] > 0.85 * width
+        first, head = results.locator("tbody th").first, results.locator("thead th").nth(1)
+        for cell in (first, head):
+            results.evaluate("one => { one.scrollLeft = one.scrollWidth; }")
+            box = cell.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] < width
+            ground = cell.evaluate("one => getComputedStyle(one).backgroundColor")
+            assert ground not in {"transparent", "rgba(0, 0, 0, 0)"}, "what moves beneath it shows through"
+        last = results.locator("thead th").last.bounding_box()
+        assert last["x"] + last["width"] <= width
 
 
 @pytest.mark.slow
