@@ -96,7 +96,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def until(condition: Callable[[], object], *, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Let the loop turn until the condition holds; fails when it never does."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (what is awaited is many things, not one event)

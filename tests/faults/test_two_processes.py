@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import websockets
 
 from tests.faults.sites import Site, Told
 from tests.server import Person, Server
-from tests.site.test_several_processes import missing
+from tests.site.test_several_processes import redis_database
 from tests.standin import Say, StandIn
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -25,9 +24,7 @@ LONG = Say("".join(f"word {n}, " for n in range(600)), pieces=10, delay=0.03)
 def site(request, tmp_path: Path, standin: StandIn, database: dict[str, str]) -> Site:
     settings = {}
     if request.param == "redis":
-        if not os.environ.get("TEST_REDIS_URL"):
-            missing("TEST_REDIS_URL names no Redis server")
-        settings["REDIS_URL"] = os.environ["TEST_REDIS_URL"]
+        settings["REDIS_URL"] = redis_database(2)
     return Site(tmp_path, standin, database, **settings)
 
 

@@ -28,12 +28,12 @@ def manage(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]
         env=environment(**settings),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=110,
         check=False,
     )
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> object:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> object:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -70,7 +70,7 @@ class Site:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=30)
 
 
 @contextmanager
