@@ -15,7 +15,8 @@ from tests.server import Server
 
 pytestmark = pytest.mark.slow
 
-IDLE = 1.0
+IDLE = 3.0
+"""Seconds; what makes progress here does so with two to spare, however busy the machine is."""
 PATHS = [
     "/v1/chat/completions",
     "/v1/messages",
@@ -63,7 +64,7 @@ def test_a_body_that_stops_coming_is_408_in_the_form_of_its_door(rest: str, site
     for path, answer in answers.items():
         assert answer.startswith(b"HTTP/1.1 408 "), (path, answer)
         assert b"connection: close" in answer.lower(), path
-        assert b"Nothing of the request's body came for 1 seconds. Send it again." in answer, path
+        assert b"Nothing of the request's body came for 3 seconds. Send it again." in answer, path
     bodies = {path: answer.partition(b"\r\n\r\n")[2] for path, answer in answers.items()}
     assert json.loads(bodies["/v1/chat/completions"])["error"]["code"] == "body_timeout"
     assert json.loads(bodies["/v1/messages"])["type"] == "error"
@@ -79,13 +80,13 @@ def test_a_head_that_does_not_come_is_no_connection_for_ever(begun: bytes, site:
 
 def test_an_upload_that_makes_progress_may_take_longer(site: Server, person):
     def slowly():
-        for _ in range(5):
-            time.sleep(IDLE * 0.4)  # not waited for: this is how slow it is
+        for _ in range(6):
+            time.sleep(IDLE * 0.25)  # not waited for: this is how slow it is
             yield b"words "
 
     path = "/api/attachments?name=a.txt"
     answer = httpx.post(site.url + path, content=slowly(), headers=person.bearer, timeout=20)
-    assert (answer.status_code, answer.json()["size"]) == (201, 30)
+    assert (answer.status_code, answer.json()["size"]) == (201, 36)
 
 
 def test_a_run_that_is_silent_is_not_a_body_that_is(site: Server, person):
