@@ -360,8 +360,8 @@ def test_an_empty_place_becomes_the_site_and_a_site_is_kept_aside(site, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_backup_command_leaves_nothing_under_the_name(tmp_path, elsewhere):
-    """And the next one is whole. It is killed as soon as its work folder is there."""
+def test_a_killed_backup_command_leaves_nothing_half_under_the_name(tmp_path, elsewhere):
+    """And the next one is whole. It is killed as soon as its work folder is seen, which may be behind its last step."""
     import signal
     import subprocess
     import sys
@@ -375,10 +375,10 @@ def test_a_killed_backup_command_leaves_nothing_under_the_name(tmp_path, elsewhe
     wait_until(lambda: list(there.glob(".backup-*")) or process.poll() is not None, "the work folder")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (tmp_path / "b.tar.gz").exists() or process.returncode == 0
-    whole = manage("backup", "-o", str(tmp_path / "b.tar.gz"), **elsewhere)
+    assert not (tmp_path / "b.tar.gz").exists() or "manifest.json" in members(tmp_path / "b.tar.gz")
+    whole = manage("backup", "-o", str(tmp_path / "c.tar.gz"), **elsewhere)
     assert whole.returncode == 0, whole.stderr
-    assert "manifest.json" in members(tmp_path / "b.tar.gz")
+    assert "manifest.json" in members(tmp_path / "c.tar.gz")
     assert not list(there.glob(".backup-*"))
 
 
