@@ -21,6 +21,7 @@ HARMLESS = {
     "MOST_TOKENS": "tokens of JSON",
     "digest[:2] == shard": "the name of a file in an archive, which is the hash of its content",
     "digest_of(dump(body).encode()) == turn.digest": "of a request that whoever sees this page may read",
+    "begin == SIGNATURE": "the first bytes of every ZIP file",
     "secret.read_text('utf-8') == settings.SECRET_KEY": "a command of who has both",
     "fingerprint(settings.SECRET_KEY)": "a command of who has both",
 }
