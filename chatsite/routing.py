@@ -8,7 +8,6 @@ show who it is by itself.
 from urllib.parse import urlsplit
 
 from channels.routing import URLRouter
-from channels.security.websocket import WebsocketDenier
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
@@ -20,17 +19,22 @@ from chatsite.operator.probe import probe_socket
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+async def deny(scope, receive, send):
+    """No handshake: the answer is 403. Not channels' own, which looks after the database's connections for it."""
+    await receive()
+    await send({"type": "websocket.close"})
+
+
 class KnownOrigin:
     def __init__(self, application):
         self.application = application
-        self.deny = WebsocketDenier.as_asgi()
 
     async def __call__(self, scope, receive, send):
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         known = _is_allowed(host) and (not origin or _is_own(origin, host))
-        return await (self.application if known else self.deny)(scope, receive, send)
+        return await (self.application if known else deny)(scope, receive, send)
 
 
 def _is_allowed(host: str) -> bool:
@@ -59,7 +63,7 @@ websocket_app = KnownOrigin(
             [
                 path("ws/healthz/", probe_socket),
                 *websocket_urlpatterns,
-                re_path("", WebsocketDenier.as_asgi()),
+                re_path("", deny),
             ]
         )
     )

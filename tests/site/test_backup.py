@@ -216,15 +216,15 @@ def test_what_would_unpack_to_too_much_or_to_no_file_is_refused_unread(what, tmp
     """Nothing follows these heads: whoever believed one of them would read for ever, or find that it was cut off."""
     head, words = BOMBS[what]
     (tmp_path / "bomb.tar.gz").write_bytes(gzip.compress(head + bytes(1024)))
-    with pytest.raises(restoring.Refused, match=words):
-        restoring.restore(tmp_path / "bomb.tar.gz")
+    with restoring._staging() as staging, pytest.raises(restoring.Refused, match=words):
+        restoring._check_fits(unpacking.unpacked(tmp_path / "bomb.tar.gz", staging, print))
     assert not (data / restoring.STAGING).exists()
 
 
 def test_more_files_than_a_backup_has_are_refused_and_never_written(made, tmp_path, monkeypatch):
     monkeypatch.setattr(unpacking.manifest, "MOST_FILES", 2)
-    with pytest.raises(restoring.Refused, match="holds more than 2 files"):
-        restoring.restore(made, replace=True)
+    with restoring._staging() as staging, pytest.raises(restoring.Refused, match="holds more than 2 files"):
+        unpacking.unpacked(made, staging, print)
     with pytest.raises(CannotCopy, match="more than 2 attached files"):
         making.make(tmp_path / "more.tar.gz")
 
