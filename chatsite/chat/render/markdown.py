@@ -56,9 +56,10 @@ def fresh_html(text: str) -> str:
 
 
 _BETWEEN_BLOCKS = re.compile(
-    r"\n(?=</?(?:[uo]l|li|p|blockquote|table|thead|tbody|t[rhd]|div|h[1-6]|hr|figure|math|section)\b)"
+    r"\n(?=</?(?:[uo]l|li|p|blockquote|table|thead|tbody|t[rhd]|div|h[1-6]|hr|figure)\b)"
 )
-"""Shows nothing, and each is a line of a server-sent event. In code there is no such tag: it is escaped there."""
+"""Shows nothing, and each is a line of a server-sent event. In code there is no such tag: it is escaped there. `math`
+is none of them: a formula may begin a line of a paragraph, and there the end of the line is the space before it."""
 
 
 _FENCED = re.compile(r"\s* {0,3}((`|~)\2{2,})([^\n]*)\n(.*?)(?:^ {0,3}\1\2*\s*)?\Z", re.DOTALL | re.MULTILINE)

@@ -19,6 +19,13 @@ def test_a_formula_in_a_line_is_drawn_in_it(text):
     assert html.startswith("<p>so ")
 
 
+@pytest.mark.parametrize("text", ["the value is\n$x$ here", "the value is\n\\(x\\) here", "**so**\n$x$ here"])
+def test_a_formula_that_begins_a_line_keeps_the_space_before_it(text):
+    html = fresh_html(text)
+    assert "\n<math" in html
+    assert "</math> here" in html
+
+
 @pytest.mark.parametrize(
     "text",
     [f"$$\n{SUM}\n$$", f"$${SUM}$$", f"\\[\n{SUM}\n\\]", f"\\[{SUM}\\]", f"- one\n\n  \\[\n  {SUM}\n  \\]"],
