@@ -1,4 +1,4 @@
-"""The two skins of `/api/chat`, over one `api.answer`.
+"""The two skins of `/api/chat`, over one `answering.answer`.
 
 ChatApi    ASGI, before Django: for requests with a key, at a fifth of the cost of Django's handler
 view       Django's handler, with its session and CSRF check: for those with a cookie

@@ -1,8 +1,8 @@
 """How long threads are kept: `THREADS_KEEP_DAYS`, or what the policy of their owner's group says.
 
 A thread is too old when nothing happened in it for so many days; that it is pinned or put away does not count. It is
-thrown away then, without the time to take it back, and `organizing.remove_deleted` removes it piece by piece: shares,
-messages, logs, calls, its place in the search, and (`files.removing.remove_unused`) the files that it alone had.
+thrown away then, without the time to take it back, and `actions.organizing.remove_deleted` removes it piece by piece:
+shares, messages, logs, calls, its place in the search, and the files it alone had (`files.removing.remove_unused`).
 """
 
 from __future__ import annotations

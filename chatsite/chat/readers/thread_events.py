@@ -7,7 +7,7 @@
         html    fragments, the cursor in `X-Thread-Cursor`; 204 when nothing came
 
 `EventsDoor` is this as an ASGI application before Django, whose handler keeps a thread waiting for each open stream.
-`views.events` is the same behind Django, for projects that mount only the urls, and for whoever is not let in.
+`views.threads.events` is the same behind Django, for projects that mount only the urls, and for whoever is not let in.
 """
 
 from __future__ import annotations

@@ -3,15 +3,6 @@
 Rule 1: one path. A page is what the fragments of its history would have made of an empty page.
 Rule 2: text of users, models and tools is escaped or cleaned, and stands inside `hx-ignore`.
 Rule 3: applying a fragment twice changes nothing the second time (`swaps.py` says how).
-
-    fragments     what the views call             transcript    runs and messages as HTML, and their changes
-    swaps         the elements of a fragment      growing       a text that streams in
-    blocks        its settled blocks and tail     markdown      markdown to clean HTML
-    cards, ends   tool calls; how a run ended     words         the tables of plain words
-    asking        a question to a person          fields        its arguments as a form, and back
-    within        what goes on inside a call      steering      what a person can do with a message
-    links         what runs hold of each other's calls
-    window        how much of a long thread a page shows at once
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The chat's server tools."""
+"""The chat's server tools.
+
+examples   with fixed data, and those of the demo model        remote   of MCP servers
+"""
 
 from __future__ import annotations
 

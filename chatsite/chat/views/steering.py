@@ -1,6 +1,6 @@
 """The page's doors to the branches of a thread: show another one, delete a message and take it back, go on elsewhere.
 
-A form names the message it means. The edit itself comes by `views.send`, since it is typed where messages are.
+A form names the message it means. The edit itself comes by `threads.send`, since it is typed where messages are.
 """
 
 from __future__ import annotations
