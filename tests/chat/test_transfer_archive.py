@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -131,11 +133,23 @@ async def test_a_small_archive_that_unpacks_to_a_huge_file_is_refused(client, st
     assert not await db.read(Thread.objects.filter(owner=stranger).exists)
 
 
-def test_whoever_lies_of_its_size_is_read_no_further_than_the_limit(monkeypatch):
-    monkeypatch.setattr(archives, "MOST_UNPACKED", 1_000)
-    content = bytearray(packed((NAME, b" " * 100_000)))
+def test_an_entry_that_holds_more_than_it_says_is_not_unpacked_to_its_end():
+    """And its sum is right: a thousand of those, 50 KB each, would be unpacked to 50 GB."""
+    content = bytearray(packed((NAME, b" " * 20_000_000)))
+    for place in (14, content.rindex(b"PK\x01\x02") + 16):
+        content[place : place + 4] = zlib.crc32(b" " * 10).to_bytes(4, "little")
+        content[place + 8 : place + 12] = (10).to_bytes(4, "little")
+    tracemalloc.start()
+    texts = [text for _, text in archives.threads_in(io.BytesIO(bytes(content)))]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert texts == [b" " * 10]
+    assert most < 2_000_000
+
+
+def test_an_entry_whose_sum_is_another_is_damaged():
+    content = bytearray(packed((NAME, b" " * 1_000)))
     for place in (22, content.rindex(b"PK\x01\x02") + 24):
         content[place : place + 4] = (10).to_bytes(4, "little")
-    texts = archives.threads_in(io.BytesIO(bytes(content)))
-    with pytest.raises(Invalid):
-        assert max(len(text) for _, text in texts) <= 1_000
+    with pytest.raises(Invalid, match="damaged"):
+        list(archives.threads_in(io.BytesIO(bytes(content))))

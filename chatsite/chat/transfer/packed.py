@@ -6,8 +6,9 @@
 
 Rule 1: nothing of an archive is written anywhere. A name only says whether an entry is a thread: `threads/....json`, or
 `000001-....json` at its top.
-Rule 2: what it says of its own size is not believed: reading stops at `MOST_UNPACKED`, however little was sent. Its
-directory is read whole before anything is known of it, so that has a limit too.
+Rule 2: what it says of its own size is not believed: reading stops at `MOST_UNPACKED`, however little was sent, and at
+the size an entry says, by no more than a `PIECE` too late, however much more is packed in it. Its directory is read
+whole before anything is known of it, so that has a limit too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MOST_THREADS = 1_000
 MOST_UNPACKED = 200 * 1024 * 1024
 MOST_DIRECTORY = 1024 * 1024
 """Bytes: some 10,000 entries."""
+PIECE = 64 * 1024
+"""What is unpacked at once: `ZipFile` unpacks as much as it is asked for before it looks at what the entry says."""
 
 SIGNATURE = b"PK\x03\x04"
 _END, _END_64, _END_SIZE = b"PK\x05\x06", b"PK\x06\x07", 22
@@ -59,7 +62,7 @@ def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             left = MOST_UNPACKED
             for entry in entries:
                 with archive.open(entry) as packed:
-                    text = packed.read(min(left, shape.MAX_BYTES) + 1)
+                    text = _unpacked(packed, min(left, shape.MAX_BYTES) + 1)
                 left -= len(text)
                 if left < 0:
                     raise Invalid(_too_much())
@@ -68,6 +71,13 @@ def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         raise Invalid(
             gettext("The archive cannot be read: it is damaged, or locked with a password.")
         ) from None
+
+
+def _unpacked(packed: IO[bytes], most: int) -> bytes:
+    text = bytearray()
+    while piece := packed.read(min(PIECE, most - len(text))):
+        text += piece
+    return bytes(text)
 
 
 def _check_directory(file: IO[bytes]) -> None:
