@@ -14,13 +14,11 @@ from agent.providers.http import close_shared_clients
 from agent.providers.scripted import ScriptedProvider
 from chatsite.accounts import keys
 from chatsite.asgi import application
-from chatsite.chat import agents, db, recovery, runner
+from chatsite.chat import db, recovery, runner
 from chatsite.chat.agents import Agents, use_agents
 from chatsite.chat.models import Run
 from chatsite.chat.process import rounds
 from chatsite.chat.process.heartbeat import Watch
-
-SCRIPTED = agents.DEMO
 
 
 @pytest.fixture(autouse=True)

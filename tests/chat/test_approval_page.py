@@ -348,8 +348,15 @@ async def test_a_standing_rule_is_made_shown_and_taken_back(page, person, plays,
     await settled()
     assert "Take back" in (await page.get(url)).content.decode()
     follower = await page.get(f"{url}events?format=html")
-    told = asyncio.create_task(chunks_until(follower, lambda text: text.count("id=standing") > 1))
-    await asyncio.sleep(0.1)
+    reads = asyncio.Event()
+
+    def hears_again(text: str) -> bool:
+        if "id=standing" in text:
+            reads.set()
+        return text.count("id=standing") > 1
+
+    told = asyncio.create_task(chunks_until(follower, hears_again))
+    await reads.wait()
     response = await page.post(f"{url}forget", {"tool": "send_email"}, headers=HTMX)
     assert (response.status_code, response.headers["hx-trigger"]) == (204, "threadloom:forgotten")
     assert "Take back" not in (await told).rpartition("id=standing")[2]
