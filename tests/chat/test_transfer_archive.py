@@ -133,6 +133,21 @@ async def test_a_small_archive_that_unpacks_to_a_huge_file_is_refused(client, st
     assert not await db.read(Thread.objects.filter(owner=stranger).exists)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_is_packed_as_no_export_is_is_not_unpacked(method):
+    """Python unpacks these in one piece: of 400 bytes, as many megabytes as somebody likes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr(NAME, b" " * 30_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Invalid, match="cannot be read"):
+            list(archives.threads_in(out))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_an_entry_that_holds_more_than_it_says_is_not_unpacked_to_its_end():
     """And its sum is right: a thousand of those, 50 KB each, would be unpacked to 50 GB."""
     content = bytearray(packed((NAME, b" " * 20_000_000)))

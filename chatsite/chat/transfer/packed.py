@@ -8,7 +8,8 @@ Rule 1: nothing of an archive is written anywhere. A name only says whether an e
 `000001-....json` at its top.
 Rule 2: what it says of its own size is not believed: reading stops at `MOST_UNPACKED`, however little was sent, and at
 the size an entry says, by no more than a `PIECE` too late, however much more is packed in it. Its directory is read
-whole before anything is known of it, so that has a limit too.
+whole before anything is known of it, so that has a limit too. What is packed in another way than exports are (bzip2,
+LZMA) is refused: `zipfile` unpacks that in one piece, gigabytes of some hundred bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def check(file: IO[bytes]) -> None:
 
 def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     # Imported here: it is needed rarely.
-    from zipfile import BadZipFile, ZipFile
+    from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
     from zlib import error as ZlibError
 
     _check_directory(file)
@@ -59,6 +60,8 @@ def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             entries = [entry for entry in archive.infolist() if _THREAD.fullmatch(entry.filename)]
             if not 0 < len(entries) <= MOST_THREADS:
                 raise Invalid(_no_threads())
+            if any(entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for entry in entries):
+                raise BadZipFile
             left = MOST_UNPACKED
             for entry in entries:
                 with archive.open(entry) as packed:
