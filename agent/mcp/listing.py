@@ -86,8 +86,11 @@ def names_of(server: str, theirs: Iterable[str]) -> dict[str, str]:
     for name in sorted(theirs, key=lambda name: (bool(NO_PROVIDERS.search(name)), name)):
         ours = f"{server}__{NO_PROVIDERS.sub('_', name)}"
         if len(ours) > LONGEST_NAME or ours in taken:
-            digits = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
-            ours = f"{ours[: LONGEST_NAME - DIGITS - 1]}_{digits}"
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+            begin = ours[: LONGEST_NAME - DIGITS - 1]
+            # A server may name a tool as another one is cut: of two tools with one name no run would begin.
+            cut = (f"{begin}_{digest[place : place + DIGITS]}" for place in range(len(digest) - DIGITS))
+            ours = next(each for each in cut if each not in taken)
         taken.add(ours)
         found[name] = ours
     return found

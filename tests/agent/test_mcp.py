@@ -88,6 +88,14 @@ def test_names_are_ones_that_every_provider_takes_and_stay_the_same():
         Tool(name=name, description="")
 
 
+def test_a_tool_that_is_called_as_another_one_is_cut_takes_no_name_twice():
+    long = "a" * 70
+    cut = names_of("files", [long])[long].removeprefix("files__")
+    ours = names_of("files", [long, cut])
+    assert len(set(ours.values())) == 2
+    assert all(len(name) <= 64 for name in ours.values())
+
+
 # -- a real server -------------------------------------------------------------------------------------------
 
 
