@@ -198,6 +198,13 @@ def entry(kind: bytes, name: str, size: int, **more: str) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
+def with_holes() -> bytes:
+    """The newer form of such a file: in front of its content is the list of its pieces, as long as it likes."""
+    info = tarfile.TarInfo(NAME)
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+    return info.tobuf(tarfile.PAX_FORMAT) + b"99999999\n" + b"0\n" * 5_000
+
+
 NAME = f"attachments/ab/ab{'0' * 62}"
 BOMBS = {
     "more than the disk has": (entry(tarfile.REGTYPE, NAME, 10**15), "does not fit here"),
@@ -205,6 +212,7 @@ BOMBS = {
     "a name of a terabyte": (entry(tarfile.GNUTYPE_LONGNAME, "././@LongLink", 10**12), "is no plain file"),
     "much about a file": (entry(tarfile.XHDTYPE, "x", 1 << 20), "is no plain file"),
     "a file with holes": (entry(tarfile.GNUTYPE_SPARSE, NAME, 0), "is no plain file"),
+    "a list of holes": (with_holes(), "is no plain file"),
     "a link": (entry(tarfile.SYMTYPE, NAME, 0, linkname="/etc/passwd"), "is no plain file"),
     "a hard link": (entry(tarfile.LNKTYPE, NAME, 0, linkname="../../x"), "is no plain file"),
     "a device": (entry(tarfile.CHRTYPE, NAME, 0), "is no plain file"),
@@ -219,6 +227,20 @@ def test_what_would_unpack_to_too_much_or_to_no_file_is_refused_unread(what, tmp
     with restoring._staging() as staging, pytest.raises(restoring.Refused, match=words):
         restoring._check_fits(unpacking.unpacked(tmp_path / "bomb.tar.gz", staging, print))
     assert not (data / restoring.STAGING).exists()
+
+
+def test_a_backup_with_a_damaged_piece_is_refused_in_words(tmp_path):
+    file, staging = tmp_path / "broken.tar.gz", tmp_path / "staging"
+    staging.mkdir()
+    info = tarfile.TarInfo("database.sqlite3")
+    info.size = 3 << 20
+    content = bytearray(gzip.compress(info.tobuf() + os.urandom(3 << 20), mtime=0))
+    middle = len(content) // 2
+    for at in range(middle, middle + 200_000):  # at least one block begins in there, of no kind there is
+        content[at] = 0xFF
+    file.write_bytes(content)
+    with pytest.raises(restoring.Refused, match="cannot be read as a backup"):
+        unpacking.unpacked(file, staging, print)
 
 
 def test_more_files_than_a_backup_has_are_refused_and_never_written(made, tmp_path, monkeypatch):

@@ -10,7 +10,9 @@ import hashlib
 import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
@@ -34,7 +36,7 @@ def unpacked(file: Path, staging: Path, tell: Tell) -> Manifest:
     """All of it in `staging`, and found to be what the manifest says."""
     try:
         found, text = _read(file, staging, tell)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError) as error:
         raise Refused(f"{file} cannot be read as a backup: {error}.") from None
     try:
         known = Manifest.model_validate_json(text)
@@ -78,6 +80,12 @@ class _Bounded(tarfile.TarInfo):
         if self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise tarfile.ReadError(f"{self.name[:100]!r} is no plain file")
         return super()._proc_member(archive)  # type: ignore[misc]
+
+    def _sparse(self, *_: Any) -> NoReturn:
+        """The list of its pieces may go on for ever, and is held whole before anything is known of it."""
+        raise tarfile.ReadError(f"{self.name[:100]!r} is no plain file")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _sparse
 
 
 def _check_room(file: Path, info: tarfile.TarInfo, staging: Path, so_far: int) -> None:
