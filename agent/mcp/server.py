@@ -150,7 +150,8 @@ class Server:
     async def _list(self, there: Client) -> None:
         from agent.mcp import session
 
-        listed = tools_of(self.config, await session.list_tools(there), self._call_from_elsewhere)
+        theirs = await session.list_tools(there, self.config.tools)
+        listed = tools_of(self.config, theirs, self._call_from_elsewhere)
         if listed.refused and listed.refused != self.known.refused:
             said = "; ".join(f"{each.name}: {each.why}" for each in listed.refused[:5])
             log.warning(

@@ -68,12 +68,13 @@ def open_session(
     )
 
 
-async def list_tools(session: Client) -> list[sdk.Tool]:
+async def list_tools(session: Client, wanted: tuple[str, ...] | None) -> list[sdk.Tool]:
+    """Those of the names that are wanted, wherever in its list they stand; None: all, up to one too many."""
     found: list[sdk.Tool] = []
     cursor: str | None = None
     for _ in range(MOST_PAGES):
         page = await session.list_tools(cursor=cursor)
-        found += page.tools
+        found += [tool for tool in page.tools if wanted is None or tool.name in wanted]
         cursor = page.next_cursor
         if not cursor or len(found) > MOST_TOOLS:
             break

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import types as mcp
 
 from agent.abort import AbortSignal
 from agent.errors import ToolError
 from agent.mcp import ConfigError, Known, Servers, read_servers
 from agent.mcp.listing import names_of
+from agent.mcp.session import list_tools
 from agent.messages import ImagePart, TextPart
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput
 from tests.mcp_server import PNG, ROOT, SECRET, StandIn, command, stand_in
@@ -94,6 +96,18 @@ def test_a_tool_that_is_called_as_another_one_is_cut_takes_no_name_twice():
     ours = names_of("files", [long, cut])
     assert len(set(ours.values())) == 2
     assert all(len(name) <= 64 for name in ours.values())
+
+
+async def test_a_tool_that_is_wanted_is_found_behind_more_than_a_model_may_have():
+    class Pages:
+        async def list_tools(self, cursor: str | None) -> Any:
+            page = int(cursor or 0)
+            tools = [mcp.Tool(name=f"t{100 * page + each}", input_schema={}) for each in range(100)]
+            return mcp.ListToolsResult(tools=tools, next_cursor=str(page + 1) if page < 4 else None)
+
+    session: Any = Pages()
+    assert [tool.name for tool in await list_tools(session, ("t430", "t2"))] == ["t2", "t430"]
+    assert len(await list_tools(session, None)) == 200, "no more pages than are needed to say that it has too many"
 
 
 # -- a real server -------------------------------------------------------------------------------------------
