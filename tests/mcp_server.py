@@ -83,12 +83,12 @@ CONTENT: dict[str, dict[str, Any]] = {
     "big": {"content": [text("x" * 5_000_000)]},
     "huge": {"content": [text("x" * 20_000_000)]},
 }
-DOES = ("grow", "ping")
-"""Offers one tool more; answers."""
+DOES = ("grow", "ping", "grumble")
+"""Offers one tool more; answers; says that something went wrong, with the code that many servers have for it."""
 
 
 def main(log: str, port_file: str, port: str = "0") -> None:
-    from mcp import types
+    from mcp import MCPError, types
     from mcp.server.lowlevel.server import Server
     from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
@@ -115,6 +115,8 @@ def main(log: str, port_file: str, port: str = "0") -> None:
             except BaseException:
                 note(f"{name} cancelled")
                 raise
+        if name == "grumble":
+            raise MCPError(code=-32000, message="Not now.")
         if name == "grow":
             tools.append({"name": "grown", "inputSchema": {"type": "object"}, "annotations": READS})
             await bus.publish(ToolsListChanged())

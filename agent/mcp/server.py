@@ -181,7 +181,7 @@ class Server:
                 answer = await session.call(there, name, arguments, self._progress(name, ctx))
             except session.MCPError as error:
                 lost = session.has_arrived(error)
-                if error.code in session.ENDED:
+                if session.is_over(error):
                     await self._reopen(there)
                 again = error.code == session.FORGOTTEN or (repeats and error.code in session.UNHEARD)
                 if last or not again:

@@ -25,7 +25,6 @@ from agent.mcp.guarded import FORGOTTEN, LOST, NOT_SENT
 from agent.mcp.listing import MOST_TOOLS
 
 __all__ = [
-    "ENDED",
     "FORGOTTEN",
     "UNHEARD",
     "Client",
@@ -34,12 +33,14 @@ __all__ = [
     "call",
     "has_arrived",
     "hear_of_changes",
+    "is_over",
     "list_tools",
     "open_session",
 ]
 
-ENDED = frozenset({FORGOTTEN, sdk.CONNECTION_CLOSED})
-"""Codes of a session that is of no use any more."""
+CLOSED = "Connection closed"
+"""What the SDK says of a session that is over. The code of that is not enough: it has the same for one answer that
+breaks off, and many servers say -32000 of whatever goes wrong."""
 UNHEARD = frozenset({LOST, sdk.CONNECTION_CLOSED})
 """Codes of a request whose answer did not come."""
 MAY_HAVE_ARRIVED = UNHEARD | {sdk.PARSE_ERROR}
@@ -112,6 +113,11 @@ async def hear_of_changes(session: Client, changed: Callable[[], None]) -> None:
             changed()
         await asyncio.sleep(pause)
         pause = min(pause * 2, LISTEN_AT_LEAST)
+
+
+def is_over(error: MCPError) -> bool:
+    """Whether the session is of no use any more, which ends all other calls in it."""
+    return error.code == FORGOTTEN or (error.code == sdk.CONNECTION_CLOSED and error.message == CLOSED)
 
 
 def has_arrived(error: MCPError) -> bool:

@@ -107,7 +107,9 @@ async def test_a_tool_that_is_wanted_is_found_behind_more_than_a_model_may_have(
 
     session: Any = Pages()
     assert [tool.name for tool in await list_tools(session, ("t430", "t2"))] == ["t2", "t430"]
-    assert len(await list_tools(session, None)) == 200, "no more pages than are needed to say that it has too many"
+    assert len(await list_tools(session, None)) == 200, (
+        "no more pages than are needed to say that it has too many"
+    )
 
 
 # -- a real server -------------------------------------------------------------------------------------------
@@ -247,6 +249,21 @@ async def test_a_call_that_is_stopped_is_cancelled_at_the_server_and_tells_how_f
     assert told[0] == ("slow", {"done": 0.0, "total": 1000.0})
     await until(lambda: server.calls("slow")[len(before) :] == ["begun", "cancelled"])
     assert await call(tools["ping"]) == "ping: {}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/mcp", "/old"])
+async def test_a_call_that_fails_for_its_own_reasons_ends_no_other(server, connect, path):
+    tools = await tools_of(connect(t={"url": server.at(path)}))
+    told: list[Any] = []
+    work = asyncio.create_task(call(tools["slow"], told))
+    await until(lambda: told)
+    with pytest.raises(ToolError, match="Not now"):
+        await call(tools["grumble"])
+    before = len(told)
+    await until(lambda: len(told) > before + 1 or work.done())
+    assert not work.done()
+    work.cancel()
 
 
 @pytest.mark.slow
