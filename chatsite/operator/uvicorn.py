@@ -51,7 +51,8 @@ class Http(_Bounded, HttpToolsProtocol):
 
     _in_head = False
     _silent: asyncio.TimerHandle | None = None
-    """Cuts off who connects and does not bring the head of a request to its end (bodies: `operator.gate`)."""
+    """Cuts off who connects and does not bring the head of a request to its end (bodies: `operator.gate`). Bytes alone
+    do not put it off: empty lines in front of a head are none of it, and a head may come as one byte a minute."""
     _bodiless = 0
     """Bytes since something of a body came, or a head began or ended."""
 
@@ -89,13 +90,19 @@ class Http(_Bounded, HttpToolsProtocol):
         super().on_body(body)
 
     def data_received(self, data: bytes) -> None:
-        self._hush()
         self._bodiless += len(data)
         super().data_received(data)
-        if self._in_head:
+        if not self._awaits_head():
+            self._hush()
+        elif self._silent is None:
             self._silent = self.loop.call_later(settings.BODY_IDLE_SECONDS, self.transport.close)
         if self._bodiless > MAX_HEAD and not self.transport.is_closing():
             self._refuse()
+
+    def _awaits_head(self) -> bool:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return False  # a WebSocket took it over
+        return self._in_head or self.cycle is None or self.cycle.response_complete
 
     def _refuse(self) -> None:
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:

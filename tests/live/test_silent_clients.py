@@ -72,7 +72,9 @@ def test_a_body_that_stops_coming_is_408_in_the_form_of_its_door(rest: str, site
 
 
 @pytest.mark.parametrize(
-    "begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: localh"], ids=["nothing", "half a head"]
+    "begun",
+    [b"", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: localh"],
+    ids=["nothing", "an empty line", "half a head"],
 )
 def test_a_head_that_does_not_come_is_no_connection_for_ever(begun: bytes, site: Server):
     assert heard_on(said_to(site, begun)) == b""
