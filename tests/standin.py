@@ -136,10 +136,14 @@ class Exchange:
         """Whether the client has closed the connection before the answer was whole."""
         return await asyncio.get_running_loop().run_in_executor(None, self.closed.wait, seconds)
 
-    async def gone_within(self, seconds: float, since: float) -> bool:
-        """Whether it did so in that time, `since` by `time.monotonic()`. Fails with the time that it took."""
+    async def gone_after(self, since: float) -> float:
+        """Seconds from `since` (by `time.monotonic()`) until it did so."""
         assert await self.gone(), "the client never closed the connection"
-        took = self.closed_at - since
+        return self.closed_at - since
+
+    async def gone_within(self, seconds: float, since: float) -> bool:
+        """Whether it did so in that time. Fails with the time that it took."""
+        took = await self.gone_after(since)
         assert took <= seconds, f"the client closed the connection after {took:.2f} s"
         return True
 

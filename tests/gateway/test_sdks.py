@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import httpx
 import pytest
@@ -30,9 +31,10 @@ TWO_CALLS = Say(
     thinking="Two cities.",
     usage=(31, 17),
 )
-SOON = 10.0
-"""Seconds from a caller's leaving to the end of the request to the model, seen there. The promise is one, on a machine
-that has nothing else to do; whoever is not told waits for ever."""
+PROMISED = 1.0
+"""Seconds from a caller's leaving to the end of the request to the model, seen there."""
+TRIES = 3
+"""A pause of the machine may make one of them late. What is late by itself is so in all of them."""
 
 
 @pytest.fixture(params=[Async, Sync], ids=["async", "sync"])
@@ -303,26 +305,32 @@ async def test_both_sdks_read_a_stream_that_was_rerun_and_ignore_the_comment_tha
 
 
 @each_endpoint
-async def test_a_sdk_that_cancels_in_mid_stream_is_seen_at_the_endpoint_soon(
+async def test_a_sdk_that_cancels_in_mid_stream_is_seen_at_the_endpoint_within_a_second(
     openai_sdk, anthropic_sdk, standin, at
 ):
     serve(at(standin))
     some = broken("hang_stream", "openai" if at is openai_at else "anthropic")
     for sdk, asked in ((openai_sdk, chat()), (anthropic_sdk, message())):
-        standin.play(some)
-        left_at = await sdk.leave(**asked)
-        assert await standin.exchanges[-1].gone_within(SOON, left_at)
+        assert await is_seen_in_time(standin, some, partial(sdk.leave, **asked))
 
 
 @each_endpoint
-async def test_a_sdk_that_waits_no_longer_is_seen_at_the_endpoint_soon(
+async def test_a_sdk_that_waits_no_longer_is_seen_at_the_endpoint_within_a_second(
     openai_sdk, anthropic_sdk, standin, at
 ):
     serve(at(standin))
+    silent = Raw([], content_type="", then="hang")
     for sdk, asked in ((openai_sdk, chat()), (anthropic_sdk, message())):
-        standin.play(Raw([], content_type="", then="hang"))
-        left_at = await sdk.give_up(**asked)
-        assert await standin.exchanges[-1].gone_within(SOON, left_at)
+        assert await is_seen_in_time(standin, silent, partial(sdk.give_up, **asked))
+
+
+async def is_seen_in_time(standin, answer, leaves) -> bool:
+    for _ in range(TRIES):
+        standin.play(answer)
+        left_at = await leaves()
+        if await standin.exchanges[-1].gone_after(left_at) <= PROMISED:
+            return True
+    return False
 
 
 async def test_both_sdks_list_the_models(openai_sdk, anthropic_sdk, standin):
