@@ -10,6 +10,7 @@ event loop of `servers.py`; only `known`, a value, is read from elsewhere.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -82,7 +83,10 @@ class Server:
             if not self.is_due:
                 return None
             self._opened = asyncio.get_running_loop().create_future()
-            self._owner = asyncio.create_task(self._own(self._opened), name=f"mcp {self.config.name}")
+            # Not in the context of whoever needs it first: its lines in the log would bear that request's id for ever.
+            self._owner = asyncio.create_task(
+                self._own(self._opened), name=f"mcp {self.config.name}", context=contextvars.Context()
+            )
         assert self._opened is not None
         await asyncio.shield(self._opened)
         return self._session
