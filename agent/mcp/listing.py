@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from agent.mcp.config import ServerConfig
@@ -86,14 +87,16 @@ def names_of(server: str, theirs: Iterable[str]) -> dict[str, str]:
     for name in sorted(theirs, key=lambda name: (bool(NO_PROVIDERS.search(name)), name)):
         ours = f"{server}__{NO_PROVIDERS.sub('_', name)}"
         if len(ours) > LONGEST_NAME or ours in taken:
-            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
-            begin = ours[: LONGEST_NAME - DIGITS - 1]
-            # A server may name a tool as another one is cut: of two tools with one name no run would begin.
-            cut = (f"{begin}_{digest[place : place + DIGITS]}" for place in range(len(digest) - DIGITS))
+            # Not once: a server may name a tool as another one is cut, and with two of one name no run would begin.
+            cut = (f"{ours[: LONGEST_NAME - DIGITS - 1]}_{_digits(name, again)}" for again in count())
             ours = next(each for each in cut if each not in taken)
         taken.add(ours)
         found[name] = ours
     return found
+
+
+def _digits(name: str, again: int) -> str:
+    return hashlib.sha256(name.encode(errors="surrogatepass") + bytes(again)).hexdigest()[:DIGITS]
 
 
 def shown(text: str, most: int = SHOWN) -> str:
