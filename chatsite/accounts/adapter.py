@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
+
+from chatsite.accounts.conf import setting
 
 WRONG = _("The name or the password is not right. Both mind capitals.")
 
@@ -27,7 +28,7 @@ class AccountAdapter(DefaultAccountAdapter):
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        return bool(settings.SIGNUP)
+        return bool(setting("SIGNUP"))
 
     def get_login_stages(self) -> list[str]:
         theirs = super().get_login_stages()

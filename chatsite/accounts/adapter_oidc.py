@@ -19,7 +19,6 @@ from allauth.account.models import EmailAddress
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.providers.base import AuthError
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -29,6 +28,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from chatsite.accounts.auditing import subject_of
+from chatsite.accounts.conf import setting
 from chatsite.audit import log
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ PAGE = "account/oidc_problem.html"
 
 class OidcAdapter(DefaultSocialAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        return bool(settings.OIDC_SIGNUP)
+        return bool(setting("OIDC_SIGNUP"))
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         if sociallogin.state.get("process") != "login":
@@ -81,7 +81,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
         if error == AuthError.CANCELLED:
             words = _("You did not sign in there.")
         else:
-            logger.warning("a sign-in by %s failed: %s", settings.OIDC_ISSUER, repr(exception)[:300])
+            logger.warning("a sign-in by %s failed: %s", setting("OIDC_ISSUER"), repr(exception)[:300])
             log.record("login.failed", door="page", facts={"way": "oidc"})
             words = _(
                 "The answer of the identity provider was not what it has to be. Try again from the start."
@@ -111,12 +111,12 @@ def follow(user: Any, told: dict[str, Any]) -> None:
     """Give the user the groups and rights that the provider says, of those that there are here."""
     names = set(told.get("groups") or ())
     changed = []
-    if settings.OIDC_GROUPS_CLAIM:
+    if setting("OIDC_GROUPS_CLAIM"):
         wanted = set(Group.objects.filter(name__in=names))
         if wanted != set(user.groups.all()):
             user.groups.set(wanted)
             changed.append("groups")
-    if settings.OIDC_ADMIN_GROUP and _becomes(user, settings.OIDC_ADMIN_GROUP in names):
+    if setting("OIDC_ADMIN_GROUP") and _becomes(user, setting("OIDC_ADMIN_GROUP") in names):
         changed.append("is_superuser")
     if changed:
         log.record("user.changed", subject=subject_of(user), door="oidc", facts={"fields": changed})

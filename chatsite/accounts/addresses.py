@@ -13,6 +13,8 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from chatsite.accounts.conf import setting
+
 NETWORK = 64
 """Bits of an IPv6 address that belong to one customer, who has all the addresses below them."""
 
@@ -55,7 +57,7 @@ def _is_this_machine(direct: str) -> bool:
 
 def client_of(direct: str, forwarded: Iterable[str]) -> str:
     """One client's address, or its network. "" when nobody knows (a Unix socket): all of those are one."""
-    proxies = settings.TRUSTED_PROXIES
+    proxies = setting("TRUSTED_PROXIES")
     if proxies:
         told = [entry.strip() for line in forwarded for entry in line.split(",") if entry.strip()]
         # Fewer than there are proxies: it came past them.

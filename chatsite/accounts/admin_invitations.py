@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from chatsite.accounts import invitations, links
+from chatsite.accounts.conf import setting
 from chatsite.accounts.models import Invitation
 from chatsite.adminkit.base import ReadOnlyAdmin
 
@@ -103,7 +103,7 @@ class InvitationAdmin(ReadOnlyAdmin):
             email=asked["email"], groups=asked["groups"], days=asked["days"], by=request.user
         )
         obj.pk, obj.link = made.pk, links.absolute(reverse("invitation", args=[token]), request)
-        if made.email and settings.HAS_MAIL:
+        if made.email and setting("HAS_MAIL"):
             invitations.send(made, obj.link)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allauth.mfa.models import Authenticator
-from django.conf import settings
+
+from chatsite.accounts.conf import setting
 
 Type = Authenticator.Type
 REAL = (Type.TOTP, Type.WEBAUTHN)
@@ -46,7 +47,7 @@ def factors_of(user: Any) -> Factors:
 
 
 def is_required_of(user: Any) -> bool:
-    return settings.MFA_REQUIRED == "all" or (settings.MFA_REQUIRED == "staff" and user.is_staff)
+    return setting("MFA_REQUIRED") == "all" or (setting("MFA_REQUIRED") == "staff" and user.is_staff)
 
 
 def has_any(user: Any) -> bool:

@@ -8,6 +8,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from chatsite.accounts.conf import setting
+
 
 def absolute(path: str, request: HttpRequest | None = None) -> str:
     """The path with the site's address: as the request has it, else as the settings say it."""
@@ -17,10 +19,10 @@ def absolute(path: str, request: HttpRequest | None = None) -> str:
 def site_url() -> str:
     if settings.CSRF_TRUSTED_ORIGINS:
         return str(settings.CSRF_TRUSTED_ORIGINS[0])
-    if settings.HTTPS:
+    if setting("HTTPS"):
         return f"https://{settings.ALLOWED_HOSTS[0].lstrip('.')}"
-    host = "127.0.0.1" if settings.HOST in settings.ANY_ADDRESS else settings.HOST
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}"
+    host = "127.0.0.1" if setting("HOST") in setting("ANY_ADDRESS") else setting("HOST")
+    return f"http://{f'[{host}]' if ':' in host else host}:{setting('PORT')}"
 
 
 def reset_link(user: Any, request: HttpRequest | None = None) -> str:

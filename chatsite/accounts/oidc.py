@@ -21,9 +21,10 @@ from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
+
+from chatsite.accounts.conf import setting
 
 NAME = "oidc"
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -43,7 +44,7 @@ class Adapter(OpenIDConnectOAuth2Adapter):
     @property
     def openid_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().openid_config
-        if str(config.get("issuer", "")).rstrip("/") != settings.OIDC_ISSUER:
+        if str(config.get("issuer", "")).rstrip("/") != setting("OIDC_ISSUER"):
             raise Refused("the discovery document is of another issuer")
         return config
 
@@ -101,7 +102,7 @@ class Provider(OpenIDConnectProvider):
         return super().redirect(request, process, next_url, auth_params=params, nonce=nonce)
 
     def extract_uid(self, data: dict[str, Any]) -> str:
-        return hashlib.sha256(f"{settings.OIDC_ISSUER}\n{data['sub']}".encode()).hexdigest()
+        return hashlib.sha256(f"{setting('OIDC_ISSUER')}\n{data['sub']}".encode()).hexdigest()
 
     def extract_extra_data(self, data: dict[str, Any]) -> dict[str, Any]:
         """What is kept of it: not all that a provider likes to tell."""
@@ -133,11 +134,11 @@ def joined(claims: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]
 def groups_in(claims: Mapping[str, Any]) -> list[str]:
     """By the path in OIDC_GROUPS_CLAIM, such as `groups` or `realm_access.roles`."""
     found: Any = claims
-    for step in filter(None, settings.OIDC_GROUPS_CLAIM.split(".")):
+    for step in filter(None, setting("OIDC_GROUPS_CLAIM").split(".")):
         found = found.get(step) if isinstance(found, Mapping) else None
     if isinstance(found, str):
         found = [found]
-    if not settings.OIDC_GROUPS_CLAIM or not isinstance(found, list):
+    if not setting("OIDC_GROUPS_CLAIM") or not isinstance(found, list):
         return []
     return [name for name in found if isinstance(name, str)][:MOST_GROUPS]
 

@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from allauth.socialaccount.models import SocialAccount
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
@@ -22,6 +21,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from chatsite.accounts import keys, signins
 from chatsite.accounts.auditing import record
+from chatsite.accounts.conf import setting
 from chatsite.accounts.factors import factors_of
 from chatsite.accounts.forms_own import OwnKeyForm, ProfileForm
 from chatsite.accounts.models import ApiKey, SignIn
@@ -77,7 +77,7 @@ def _page(request: HttpRequest, **more: Any) -> HttpResponse:
         "sessions": signins.live_of(user),
         "this_session": request.session.session_key,
         "keys": list(ApiKey.objects.filter(user=user, revoked_at=None).order_by("-pk")),
-        "own_keys": settings.OWN_KEYS,
+        "own_keys": setting("OWN_KEYS"),
     }
     return render(request, PAGE, context | more)
 
@@ -125,7 +125,7 @@ def end_sessions(request: HttpRequest) -> HttpResponseBase:
 @shown_again
 def make_key(request: HttpRequest) -> HttpResponseBase:
     """The key is in this answer and nowhere else: no redirect, no cookie, no session has it."""
-    if not settings.OWN_KEYS:
+    if not setting("OWN_KEYS"):
         raise PermissionDenied
     form = OwnKeyForm(request.POST)
     live = ApiKey.objects.filter(user=request.user, revoked_at=None).count()

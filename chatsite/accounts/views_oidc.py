@@ -7,7 +7,6 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
@@ -20,6 +19,7 @@ from requests import RequestException
 from chatsite.accounts import oidc
 from chatsite.accounts.adapter_oidc import PAGE
 from chatsite.accounts.auditing import record
+from chatsite.accounts.conf import setting
 from chatsite.accounts.signing import shown_again
 
 
@@ -49,7 +49,7 @@ def _leave(request: HttpRequest, process: str) -> HttpResponseBase:
         return render(request, PAGE, {"words": words}, status=502)
     if not isinstance(answer, HttpResponseRedirect):
         return answer
-    return render(request, "account/oidc_leaving.html", {"address": answer.url, "name": settings.OIDC_NAME})
+    return render(request, "account/oidc_leaving.html", {"address": answer.url, "name": setting("OIDC_NAME")})
 
 
 @never_cache
@@ -80,5 +80,5 @@ def disconnect(request: HttpRequest) -> HttpResponseBase:
 
 
 def _must_be_set_up() -> None:
-    if not settings.OIDC_ISSUER:
+    if not setting("OIDC_ISSUER"):
         raise Http404

@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class AuditConfig(AppConfig):
+
+class AuditConfig(together.TogetherConfig):
     name = "chatsite.audit"
     label = "audit"
     verbose_name = _("Audit")

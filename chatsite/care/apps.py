@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class CareConfig(AppConfig):
+
+class CareConfig(together.TogetherConfig):
     name = "chatsite.care"
     label = "care"
     verbose_name = _("Care of data")

@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class CatalogConfig(AppConfig):
+
+class CatalogConfig(together.TogetherConfig):
     name = "chatsite.catalog"
     label = "catalog"
     verbose_name = _("Endpoints and models")

@@ -1,9 +1,10 @@
-from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class ChatConfig(AppConfig):
+
+class ChatConfig(together.TogetherConfig):
     name = "chatsite.chat"
     label = "chat"
     verbose_name = _("Chat")

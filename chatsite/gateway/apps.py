@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class GatewayConfig(AppConfig):
+
+class GatewayConfig(together.TogetherConfig):
     name = "chatsite.gateway"
     label = "gateway"
     verbose_name = _("Gateway")

@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class PoliciesConfig(AppConfig):
+
+class PoliciesConfig(together.TogetherConfig):
     """What groups and people may use: models, tools, how much. The chat and the gateway ask; it knows neither."""
 
     name = "chatsite.policies"

@@ -1,8 +1,9 @@
-from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
+from chatsite import together
 
-class UsageConfig(AppConfig):
+
+class UsageConfig(together.TogetherConfig):
     name = "chatsite.usage"
     label = "usage"
     verbose_name = _("Usage")

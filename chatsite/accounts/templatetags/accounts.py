@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from django import template
-from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
+
+from chatsite.accounts import conf
 
 register = template.Library()
 
@@ -18,7 +19,7 @@ TOLD = frozenset({"HAS_MAIL", "OIDC_ISSUER", "OIDC_NAME", "SIGNUP"})
 def setting(name: str) -> Any:
     if name not in TOLD:
         raise template.TemplateSyntaxError(f"{name} is not for pages")
-    return getattr(settings, name)
+    return conf.setting(name)
 
 
 @register.filter

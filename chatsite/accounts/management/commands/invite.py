@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
@@ -13,6 +12,7 @@ from django.core.validators import validate_email
 from django.urls import reverse
 
 from chatsite.accounts import invitations, links, written
+from chatsite.accounts.conf import setting
 
 
 class Command(BaseCommand):
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             raise CommandError(f"--email is {email!r}, which is no address.") from None
         made, token = invitations.invite(email=email, groups=_groups(groups), days=days)
         link = links.absolute(reverse("invitation", args=[token]))
-        if email and settings.HAS_MAIL:
+        if email and setting("HAS_MAIL"):
             invitations.send(made, link)
         self.stdout.write(link)
 
