@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from urllib.parse import quote
+
+from django.urls import reverse
 
 from agent.messages import FilePart, ImagePart, Message, Part, Transcript
 from chatsite.chat.files.types import AUDIO, IMAGES
@@ -43,7 +44,7 @@ def part_of(row: Attachment) -> Given:
 
 def addressed(transcript: Transcript, thread_id: str) -> Transcript:
     """The transcript with addresses of this site in the place of references, for programs."""
-    base = f"/threads/{quote(thread_id, safe='')}/attachments/"
+    base = reverse("chat:attachment", args=[thread_id, "-"]).removesuffix("-")
 
     def at(part: Part) -> Part:
         id = id_in(part.url) if isinstance(part, Given) else None
