@@ -1,10 +1,18 @@
-"""What `manage.py check` (and so every start) says about this app's settings."""
+"""What `manage.py check` (and so every start) says about this app's settings, and about the project that has it in."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, register
+from django.conf import settings
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.contrib.staticfiles import finders
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connection
+from django.template import TemplateDoesNotExist
+from django.template.loader import get_template
+from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from chatsite.chat.conf import setting
@@ -63,3 +71,85 @@ def money_has_prices(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+CLONE = Path(__file__).resolve().parents[2]
+"""Where templates/, static/ and locale/ lie, beside the packages."""
+
+
+@register(Tags.urls)
+def urls_are_included(**_: Any) -> list[CheckMessage]:
+    try:
+        reverse("chat:home")
+    except NoReverseMatch:
+        return [
+            Error(
+                "chatsite.chat is installed, and no address leads to it.",
+                hint='Add path("", include("chatsite.chat.urls")), with a prefix if you like, to your urls.',
+                id="chat.E004",
+            )
+        ]
+    return []
+
+
+@register(Tags.templates)
+def templates_are_found(**_: Any) -> list[CheckMessage]:
+    try:
+        get_template("chat/page.html")
+    except TemplateDoesNotExist:
+        return [
+            Error(
+                "The chat's templates are not found.",
+                hint=f"Add {str(CLONE / 'templates')!r} to the DIRS of TEMPLATES, behind your own.",
+                id="chat.E005",
+            )
+        ]
+    return []
+
+
+@register()
+def sessions_are_read(**_: Any) -> list[CheckMessage]:
+    """The page knows people by their session, whoever signed them in."""
+    if any(_is_session_middleware(path) for path in settings.MIDDLEWARE):
+        return []
+    return [
+        Error(
+            "The chat's page needs sessions, and MIDDLEWARE has none.",
+            hint="Add 'django.contrib.sessions.middleware.SessionMiddleware'.",
+            id="chat.E006",
+        )
+    ]
+
+
+def _is_session_middleware(path: str) -> bool:
+    found = import_string(path)
+    return isinstance(found, type) and issubclass(found, SessionMiddleware)
+
+
+@register(Tags.staticfiles)
+def static_files_are_found(**_: Any) -> list[CheckMessage]:
+    if finders.find("chat/chat.js"):
+        return []
+    return [
+        Warning(
+            "The chat's style sheets and scripts are not found: its page works without, and looks like nothing.",
+            hint=f"Add {str(CLONE / 'static')!r} to STATICFILES_DIRS.",
+            id="chat.W001",
+        )
+    ]
+
+
+@register()
+def sqlite_takes_turns(**_: Any) -> list[CheckMessage]:
+    """What writers on SQLite need to wait for one another: else they fail by the thousand."""
+    options = settings.DATABASES["default"].get("OPTIONS", {})
+    if connection.vendor != "sqlite" or str(options.get("transaction_mode", "")).upper() == "IMMEDIATE":
+        return []
+    return [
+        Warning(
+            "SQLite refuses whoever writes beside another: runs would fail with 'database is locked'.",
+            hint="Give DATABASES the OPTIONS transaction_mode 'IMMEDIATE', timeout 20 and init_command "
+            "'PRAGMA journal_mode=WAL'.",
+            id="chat.W002",
+        )
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from channels.testing import WebsocketCommunicator
 
-from chatsite.routing import KnownOrigin
+from chatsite.origins import KnownOrigin
 
 
 async def opens(scope: Any, receive: Any, send: Any) -> None:

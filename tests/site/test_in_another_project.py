@@ -1,0 +1,200 @@
+"""The chat and the gateway in a Django project that has its own settings: the README's very text, behind what
+`startproject` writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.site.processes import ROOT, wait_until
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "a long enough secret"
+HEADING = "### With settings and accounts of your own"
+
+
+def sample(file: str) -> str:
+    """What the README says of this file."""
+    section = (ROOT / "README.md").read_text("utf-8").split(HEADING)[1].split("\n## ")[0]
+    [found] = re.findall(rf"```python\n# shop/{file}\n(.*?)```", section, flags=re.S)
+    return found
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+        self.environment = kept | {"PYTHONPATH": str(ROOT), "DJANGO_SUPERUSER_PASSWORD": PASSWORD}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+
+    def manage(self, *arguments: str) -> str:
+        ended = self.run("manage.py", *arguments)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def write(self, file: str, text: str) -> None:
+        (self.folder / "shop" / file).write_text(text, "utf-8")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Project:
+    made = Project(tmp_path_factory.mktemp("project"))
+    assert made.run("-m", "django", "startproject", "shop", ".").returncode == 0
+    begun = (made.folder / "shop" / "settings.py").read_text("utf-8")
+    made.write("settings.py", begun + "\n" + sample("settings.py"))
+    made.write("urls.py", sample("urls.py"))
+    made.write("asgi.py", sample("asgi.py"))
+    # A project's own pages have names of their own choice: the chat's must not meet them.
+    (made.folder / "templates").mkdir()
+    (made.folder / "templates" / "base.html").write_text("The shop's own frame")
+    with (made.folder / "shop" / "settings.py").open("a") as file:
+        file.write('TEMPLATES[0]["DIRS"].insert(0, BASE_DIR / "templates")\n')
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(project) -> Iterator[str]:
+    project.manage("check", "--fail-level", "WARNING")
+    project.manage("migrate")
+    project.manage("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
+    log = project.folder / "server.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "shop.asgi:application", "--port", "0"],
+            cwd=project.folder,
+            env=project.environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def told() -> str:
+        assert process.poll() is None, log.read_text()
+        found = re.search(r"running on (http://[\d.:]+)", log.read_text())
+        return found[1] if found else ""
+
+    try:
+        yield str(wait_until(told, "the line with the address"))
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def key(project, address) -> dict[str, str]:
+    made = project.manage("createapikey", "--user", "ada", "--name", "laptop").strip()
+    return {"Authorization": f"Bearer {made}"}
+
+
+@pytest.fixture(scope="module")
+def browser(address) -> Iterator[httpx.Client]:
+    """Signed in by Django's own login."""
+    with httpx.Client(base_url=address, timeout=30) as client:
+        form = {
+            "username": "ada",
+            "password": PASSWORD,
+            "csrfmiddlewaretoken": token(client, "/admin/login/"),
+        }
+        answer = client.post("/admin/login/?next=/assistant/", data=form)
+        assert (answer.status_code, answer.headers["location"]) == (302, "/assistant/")
+        yield client
+
+
+def token(client: httpx.Client, page: str) -> str:
+    return re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(page).text)[0]
+
+
+def test_the_page_opens_behind_djangos_own_login_without_links_that_lead_nowhere(address, browser):
+    stranger = httpx.get(f"{address}/assistant/", timeout=30)
+    assert (stranger.status_code, stranger.headers["location"]) == (302, "/admin/login/?next=/assistant/")
+    page = browser.get("/assistant/")
+    assert page.status_code == 200
+    links = set(re.findall(r'(?:href|src)="(/[^"]*)"', page.text))
+    assert {"/assistant/", "/assistant/archive", "/admin/", "/static/chat/chat.js"} <= links
+    gone = [link for link in links if browser.get(link).status_code != 200]
+    assert gone == []
+
+
+def test_a_message_of_the_page_is_answered(browser):
+    form = {"text": "Hello", "client_id": "c1", "csrfmiddlewaretoken": token(browser, "/assistant/")}
+    sent = browser.post("/assistant/threads/", data=form)
+    assert sent.status_code == 303, sent.text
+    thread = sent.headers["location"]
+    assert thread.startswith("/assistant/threads/")
+    with browser.stream("GET", f"{thread}events?format=html") as events:
+        assert events.status_code == 200
+        assert next(line for line in events.iter_lines() if "demo model" in line)
+
+
+def test_a_program_runs_the_agent_and_the_admin_reads_it(address, browser, key):
+    body = {
+        "threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
+        "messages": [{"id": "m1", "role": "user", "content": "Good morning to the shop"}],
+    }  # fmt: skip
+    answer = httpx.post(f"{address}/assistant/api/chat", headers=key, json=body, timeout=60)
+    assert answer.status_code == 200
+    assert '"RUN_FINISHED"' in answer.text.strip().rpartition("data: ")[2]
+    [pk] = re.findall(r"/admin/chat/thread/(\d+)/transcript/", browser.get("/admin/chat/thread/?q=t1").text)[
+        :1
+    ]
+    transcript = browser.get(f"/admin/chat/thread/{pk}/transcript/")
+    assert transcript.status_code == 200
+    assert "Good morning to the shop" in transcript.text
+
+
+def test_a_socket_opens_for_a_key_and_for_no_other_sites_page(address, key):
+    url = f"{address.replace('http', 'ws', 1)}/ws/threads/socket/"
+    with connect(url, additional_headers=key):
+        pass
+    with pytest.raises(InvalidStatus):
+        connect(url, additional_headers=key, origin="http://elsewhere.example")
+
+
+def test_the_gateway_answers_a_key_and_refuses_others(address, key):
+    asked = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
+    url = f"{address}/v1/chat/completions"
+    answer = httpx.post(url, headers=key, json=asked, timeout=60)
+    assert answer.status_code == 200
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    assert httpx.post(url, headers={"x-api-key": "tl-none"}, json=asked, timeout=60).status_code == 401
+
+
+def test_check_says_in_words_what_is_missing(project):
+    project.write("bare.py", "from django.urls import path\n\nurlpatterns = []\n")
+    project.write(
+        "missing.py",
+        """from shop.settings import *
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "django.contrib.admin"]
+ROOT_URLCONF, STATICFILES_DIRS, TEMPLATES[0]["DIRS"] = "shop.bare", [], []
+MIDDLEWARE, DATABASES["default"]["OPTIONS"] = [], {}
+""",
+    )
+    said = project.run("manage.py", "check", "--settings", "shop.missing")
+    assert said.returncode == 1
+    found = set(re.findall(r"\((chat\.\w+)\)", said.stderr))
+    assert found == {"chat.E004", "chat.E005", "chat.E006", "chat.W001", "chat.W002"}, said.stderr
+    project.write(
+        "lesser.py",
+        'from shop.settings import *\nINSTALLED_APPS.remove("chatsite.policies")\n',
+    )
+    said = project.run("manage.py", "check", "--settings", "shop.lesser")
+    assert "Add to INSTALLED_APPS: chatsite.policies." in said.stderr
