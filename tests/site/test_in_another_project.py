@@ -178,6 +178,33 @@ def test_the_gateway_answers_a_key_and_refuses_others(address, key):
     assert httpx.post(url, headers={"x-api-key": "tl-none"}, json=asked, timeout=60).status_code == 401
 
 
+def test_the_gateway_stands_without_the_chat(project, address, browser, key):
+    asked = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
+    assert (
+        httpx.post(f"{address}/v1/chat/completions", headers=key, json=asked, timeout=60).status_code == 200
+    )
+    wait_until(lambda: "req_" in browser.get("/admin/gateway/exchange/").text, "the record of the request")
+    project.write(
+        "alone_urls.py", sample("urls.py").replace('path("assistant/", include("chatsite.chat.urls")),', "")
+    )
+    project.write(
+        "alone.py",
+        'from shop.settings import *\nINSTALLED_APPS.remove("chatsite.chat")\nROOT_URLCONF = "shop.alone_urls"\n',
+    )
+    project.manage("check", "--fail-level", "WARNING", "--settings", "shop.alone")
+    script = """
+from django.contrib.auth.models import User
+from django.test import Client
+from chatsite.gateway.models import Exchange
+
+client = Client(SERVER_NAME="localhost")
+client.force_login(User.objects.get())
+page = client.get(f"/admin/gateway/exchange/{Exchange.objects.first().pk}/change/", follow=True)
+print(page.status_code, "req_" in page.text)
+"""
+    assert "200 True" in project.manage("shell", "-v", "0", "--settings", "shop.alone", "-c", script)
+
+
 def test_check_says_in_words_what_is_missing(project):
     project.write("bare.py", "from django.urls import path\n\nurlpatterns = []\n")
     project.write(
