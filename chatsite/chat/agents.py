@@ -144,7 +144,6 @@ class Agents:
         theirs who ask. Whoever is stopped meanwhile waits for no endpoint: that run asks none."""
         if not allowed.opens(model):
             raise UnknownModel(NOT_OPEN % {"model": repr(model[:100])})
-        await remote.ready()
         return Agent(
             provider=await self._provider_unless(stop or AbortSignal(), model),
             model=model,
@@ -160,6 +159,7 @@ class Agents:
     async def _provider_unless(self, stop: AbortSignal, model: str) -> Provider:
         try:
             with stop.interrupts():
+                await remote.ready()  # the tools below are those that are known by then
                 return await self._provider_of(model)
         except Aborted:
             return self._demo

@@ -27,10 +27,12 @@ const written = async (button) => {
   return answer?.ok && !answer.redirected ? answer.text() : said(button);
 };
 const write = async (text) => {
-  // With the promise, since Safari takes nothing that is only there a moment after the click.
-  const item = () => new ClipboardItem({ "text/plain": Promise.resolve(text).then((words) => new Blob([words], { type: "text/plain" })) });
-  if (navigator.clipboard) return navigator.clipboard.write([item()]);
-  const area = Object.assign(document.createElement("textarea"), { value: await text }); // plain http on a local network
+  try {
+    // With the promise, since Safari takes nothing that is only there a moment after the click.
+    const blob = Promise.resolve(text).then((words) => new Blob([words], { type: "text/plain" }));
+    return await navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+  } catch {} // plain http on a local network has none, an older browser no such item, and a page may be refused
+  const area = Object.assign(document.createElement("textarea"), { value: await text });
   document.body.append(area);
   area.select();
   document.execCommand("copy");
