@@ -6,8 +6,10 @@ import asyncio
 
 from agent.providers.scripted import Turn
 from chatsite.chat import db, eventlog, store
+from chatsite.chat.actions import organizing
 from chatsite.chat.models import Thread
 from chatsite.chat.readers import screens, stream
+from chatsite.chat.readers.cursors import parse_cursor
 from chatsite.chat.render.fragments import FragmentWriter, render_transcript
 from tests.chat.conftest import until
 from tests.chat.render.page import Page
@@ -61,3 +63,17 @@ async def test_all_pages_show_the_stored_answer_and_each_step_is_rendered_once(
     stored = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
     whole = Page(render_transcript(stored)).log
     assert all(page.log == whole for page in [*pages, slow])
+
+
+async def test_a_page_whose_thread_was_named_before_its_stream_opened_shows_the_name(person, plays, settled):
+    plays(Turn("Hi."))
+    done = await begin(person)
+    await settled()
+    shown = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))
+    await db.write(organizing.name_by_model, done.thread.pk, "A coat for the trip")
+    changes = stream.html_changes(done.thread, parse_cursor(shown.cursor), opened=True)
+    first = await anext(changes)
+    await changes.aclose()
+    assert first is not None
+    assert first.cursor == shown.cursor
+    assert "A coat for the trip</hx-partial>" in first.html

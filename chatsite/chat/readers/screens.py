@@ -89,6 +89,12 @@ class Screen:
                 await self._take_in(anew=True)
             return await self._jump("" if after is None else str(after))
 
+    def named(self, place: Place) -> Change:
+        """The thread's name, for a page at `place`: no cursor knows of one that was given since the page was made."""
+        assert self._state is not None
+        with speaking(self._language):
+            return Change(title_html(self._state), place.cursor)
+
     async def go_on(self, place: Place) -> tuple[Place, list[Change]]:
         """What has happened since `place`."""
         pause = self._due - time.monotonic()

@@ -151,7 +151,7 @@ def _shared(event: Event, encode: Callable[[Event, str, int], T], run_id: str, n
 
 def html_frames(thread: Thread, after: Cursor | None) -> Frames:
     """In the language that is spoken now: a frame is asked for later, when the request is over for Django."""
-    return _as_frames(html_changes(thread, after))
+    return _as_frames(html_changes(thread, after, opened=True))
 
 
 async def _as_frames(told: AsyncIterator[Change | None]) -> Frames:
@@ -168,13 +168,18 @@ async def _as_frames(told: AsyncIterator[Change | None]) -> Frames:
     yield b"event: loom:restart\nretry: %d\ndata:\n\n" % draining.back_after_ms()
 
 
-def html_changes(thread: Thread, after: Cursor | None) -> AsyncIterator[Change | None]:
-    """What changes for a page that shows the state at `after`. None: nothing came, look up."""
-    return _changes(screen_of(thread), eventlog.channel_of(thread.pk), after)
+def html_changes(
+    thread: Thread, after: Cursor | None, *, opened: bool = False
+) -> AsyncIterator[Change | None]:
+    """What changes for a page that shows the state at `after`. None: nothing came, look up.
+
+    `opened`: it stays, and is told the thread's name at first, too.
+    """
+    return _changes(screen_of(thread), eventlog.channel_of(thread.pk), after, opened)
 
 
 async def _changes(
-    screen: Screen, channel: eventlog.Channel, after: Cursor | None
+    screen: Screen, channel: eventlog.Channel, after: Cursor | None, opened: bool
 ) -> AsyncIterator[Change | None]:
     with channel.reading():
         place: Place | None = None
@@ -182,6 +187,8 @@ async def _changes(
             seen = channel.version
             if place is None:
                 place, first = await screen.come(after)
+                if first is None and opened:
+                    first = screen.named(place)
                 changes = [] if first is None else [first]
             else:
                 place, changes = await screen.go_on(place)
