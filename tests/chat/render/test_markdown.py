@@ -10,6 +10,7 @@ from chatsite.chat.render.blocks import blocks_of
 from chatsite.chat.render.cleaning import clean
 from chatsite.chat.render.code import code_html, language_of
 from chatsite.chat.render.code_css import css
+from chatsite.chat.render.escaping import escape
 from chatsite.chat.render.markdown import block_html, fresh_html
 from tests.chat.render.hostile import HOSTILE, assert_inert
 
@@ -53,6 +54,10 @@ def test_no_markup_of_the_model_survives(text):
 def test_the_last_sieve_lets_through_nothing_that_acts_also_if_all_before_it_did(html):
     """Markdown's own reader makes text of tags; this is what would hold if it did not."""
     assert_inert(clean(html))
+
+
+def test_no_text_ends_the_attribute_that_it_is_written_into():
+    assert escape('" onclick="x()') == "&quot; onclick=&quot;x()"
 
 
 @pytest.mark.parametrize(
