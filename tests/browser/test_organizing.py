@@ -120,3 +120,19 @@ def test_a_live_link_follows_a_snapshot_stays_and_one_taken_back_leads_nowhere(c
     for link in links:
         reader.goto(link)
         expect(reader.locator("h1")).to_have_text("Nothing here")
+
+
+def test_a_link_to_a_thread_that_was_deleted_leads_nowhere_and_says_so(chat: Chat, context_of, watch):
+    page, path = chat.page, chat.ask("help").done().path
+    page.goto(f"{path}share")
+    page.get_by_role("button", name="Make a link").click()
+    link = page.locator(".found a").evaluate("one => one.href")
+    reader = context_of().new_page()
+    reader.goto(link)
+    expect(reader.locator("#log .run")).to_have_count(1)
+    chat.open(path)
+    choose(chat, "Delete")
+    expect(page.locator(".undo")).to_contain_text("The thread is deleted.")
+    watch.allow("404")
+    reader.goto(link)
+    expect(reader.locator("h1")).to_have_text("Nothing here")
