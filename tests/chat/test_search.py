@@ -122,20 +122,6 @@ def test_no_text_is_a_wrong_query(person, say, query):
     assert found(person, query) == []
 
 
-def test_a_snippet_shows_the_place_and_marks_every_term(person):
-    text = "a " * 200 + "here is the needle and another Needle\nin hay " + "b " * 200
-    pieces = search.snippet(text, [("needle",), ("hay",)])
-    assert pieces[1::2] == ("needle", "Needle", "hay")
-    assert pieces[0].startswith("…a a")
-    assert pieces[-1].endswith("…")
-    assert "\n" not in "".join(pieces)
-    assert len("".join(pieces)) < 250
-
-
-def test_a_snippet_of_a_text_without_the_term_is_its_beginning():
-    assert search.snippet("Some text", [("other",)]) == ("Some text",)
-
-
 def test_the_index_is_made_anew_when_a_part_of_it_is_gone(person, say):
     message = say("needle")
     with connection.cursor() as cursor:

@@ -13,7 +13,6 @@ together. Everything else in it means nothing, so no text can be a wrong query.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,14 +22,13 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from chatsite.chat.models import Message
+from chatsite.chat.rows.snippets import Term, snippet
 
 MAX_QUERY = 200
 MAX_TERMS = 12
 MAX_HITS = 50
 LOOKED_THROUGH = 1_000
 """Messages, the newest, in which threads are looked for: a word that stands everywhere finds enough of them."""
-AROUND = 70
-"""Characters shown on each side of what was found."""
 
 _VECTOR = "to_tsvector('simple', left(text, 200000))"
 """PostgreSQL's vectors have a size, so the end of a very long message is not indexed there."""
@@ -89,9 +87,6 @@ def fill(connection: BaseDatabaseWrapper) -> None:
 
 
 # -- asking --------------------------------------------------------------------------------------------------
-
-Term = tuple[str, ...]
-"""Words that stand together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,38 +154,3 @@ def _ts_query(terms: Sequence[Term]) -> str:
     last = terms[-1]
     said[-1] = "(" + " <-> ".join([*(f"'{word}'" for word in last[:-1]), f"'{last[-1]}':*"]) + ")"
     return " & ".join(said)
-
-
-def snippet(text: str, terms: Sequence[Term]) -> tuple[str, ...]:
-    """A piece of the text around the first place where one of the terms stands, as `Hit.pieces`."""
-    found = _places(text, terms)
-    first = found[0] if found else (0, 0)
-    start, end = max(0, first[0] - AROUND), min(len(text), first[1] + AROUND)
-    pieces, at = ["…" if start else ""], start
-    for begins, ends in found:
-        if at <= begins and ends <= end:
-            pieces[-1] += text[at:begins]
-            pieces += [text[begins:ends], ""]
-            at = ends
-    pieces[-1] += text[at:end] + ("…" if end < len(text) else "")
-    return tuple(_MARKS.sub("", " ".join(piece.split("\n"))) for piece in pieces)
-
-
-_MARKS = re.compile(r"[*`|~]+|(?:^|(?<= ))(?:#+|>|-) ")
-"""Of markdown: what is found is shown as plain text."""
-
-
-def _places(text: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
-    """Where a term stands in the text, in order. The index ignores case and accents; so far does this."""
-    wanted = [r"\W+".join(map(re.escape, map(_without_accents, term))) for term in terms]
-    pattern = re.compile(r"\b(?:" + "|".join(wanted) + ")", re.IGNORECASE)
-    plain = _without_accents(text)
-    plain = plain if len(plain) == len(text) else text
-    return [match.span() for match in pattern.finditer(plain)]
-
-
-def _without_accents(text: str) -> str:
-    """One sign for each, as long as that is possible."""
-    if text.isascii():
-        return text
-    return "".join(unicodedata.normalize("NFD", sign)[0] for sign in text)
