@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import tracemalloc
 import zipfile
@@ -168,3 +169,34 @@ def test_an_entry_whose_sum_is_another_is_damaged():
         content[place : place + 4] = (10).to_bytes(4, "little")
     with pytest.raises(Invalid, match="damaged"):
         list(archives.threads_in(io.BytesIO(bytes(content))))
+
+
+@pytest.mark.parametrize("place", [2**63, 2**63 - 1, 10_000_000, -1])
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_an_entry_that_lies_outside_the_archive_is_damaged(place, on_disk, tmp_path):
+    """A large upload is a file of the system's, which refuses in other words than memory does."""
+    with open(tmp_path / "all.zip", "w+b") if on_disk else io.BytesIO() as out:
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr(NAME, b"{}")
+            archive.infolist()[0].header_offset = max(place, 0)
+        if (
+            place < 0
+        ):  # its directory says that it lies further behind, so all that it names lies before the file
+            out.seek(-6, io.SEEK_END)
+            out.write((10_000).to_bytes(4, "little"))
+        with pytest.raises(Invalid, match="damaged"):
+            list(archives.threads_in(out))
+
+
+class BadSector(io.BytesIO):
+    """The disk below the first entry cannot be read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if self.tell() == 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(size)
+
+
+def test_a_disk_that_fails_is_not_told_as_a_damaged_archive():
+    with pytest.raises(OSError, match="Input/output error"):
+        list(archives.threads_in(BadSector(packed((NAME, a_file())))))

@@ -10,6 +10,7 @@ Rule 2: what it says of its own size is not believed: reading stops at `MOST_UNP
 the size an entry says, by no more than a `PIECE` too late, however much more is packed in it. Its directory is read
 whole before anything is known of it, so that has a limit too. What is packed in another way than exports are (bzip2,
 LZMA) is refused: `zipfile` unpacks that in one piece, gigabytes of some hundred bytes.
+Rule 3: what is told of an archive is the archive's fault. A disk that cannot be read raises its OSError.
 """
 
 from __future__ import annotations
@@ -54,13 +55,16 @@ def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
     from zlib import error as ZlibError
 
-    _check_directory(file)
+    size = _checked_size(file)
     try:
         with ZipFile(file) as archive:
             entries = [entry for entry in archive.infolist() if _THREAD.fullmatch(entry.filename)]
             if not 0 < len(entries) <= MOST_THREADS:
                 raise Invalid(_no_threads())
             if any(entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for entry in entries):
+                raise BadZipFile
+            # To look outside of the file would raise what a disk that fails does, or that a number is too large.
+            if not all(0 <= entry.header_offset < size for entry in entries):
                 raise BadZipFile
             left = MOST_UNPACKED
             for entry in entries:
@@ -70,10 +74,8 @@ def threads_in(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
                 if left < 0:
                     raise Invalid(_too_much())
                 yield entry.filename, text
-    except (BadZipFile, ZlibError, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
-        raise Invalid(
-            gettext("The archive cannot be read: it is damaged, or locked with a password.")
-        ) from None
+    except (BadZipFile, ZlibError, NotImplementedError, RuntimeError, EOFError, ValueError):
+        raise Invalid(_damaged()) from None
 
 
 def _unpacked(packed: IO[bytes], most: int) -> bytes:
@@ -83,17 +85,22 @@ def _unpacked(packed: IO[bytes], most: int) -> bytes:
     return bytes(text)
 
 
-def _check_directory(file: IO[bytes]) -> None:
-    """Raises Invalid where the end is none that an export has: without a comment, and of a size that can be read."""
+def _checked_size(file: IO[bytes]) -> int:
+    """Of the file. Raises Invalid where its end is none that an export has: no comment, no large directory."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _END_SIZE - 20))
     tail = file.read()
     end = tail[-_END_SIZE:]
     if not end.startswith(_END) or len(end) < _END_SIZE or end[-2:] != b"\0\0":
-        raise Invalid(gettext("The archive cannot be read: it is damaged, or locked with a password."))
+        raise Invalid(_damaged())
     if tail[:-_END_SIZE].startswith(_END_64) or int.from_bytes(end[12:16], "little") > MOST_DIRECTORY:
         raise Invalid(_too_much())
     file.seek(0)
+    return size
+
+
+def _damaged() -> str:
+    return gettext("The archive cannot be read: it is damaged, or locked with a password.")
 
 
 def _no_threads() -> str:
