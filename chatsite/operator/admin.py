@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from agent import Tool
-from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
+from chatsite.adminkit.base import NOTHING
+from chatsite.adminkit.pages import PageAdmin
 from chatsite.chat.tools import every_tool, remote
 from chatsite.operator.models import ToolServer
 
@@ -44,31 +44,12 @@ class ServerView:
 
 
 @admin.register(ToolServer)
-class ToolServerAdmin(ReadOnlyAdmin):
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        self.require_view(request)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
-            "title": _("Tools"),
-            "opts": self.opts,
-            "media": self.media,
-            "servers": tuple(servers()),
-            "tools": tuple(map(view_of, every_tool())),
-        }
-        return TemplateResponse(request, "admin/operator/tools.html", context)
+class ToolServerAdmin(PageAdmin):
+    page_template = "admin/operator/tools.html"
+    page_title = gettext_lazy("Tools")
 
-    # There is no table behind it, so no row has pages of its own.
-
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
-        raise Http404
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        raise Http404
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        raise Http404
+    def content(self, request: HttpRequest) -> dict[str, Any]:
+        return {"servers": tuple(servers()), "tools": tuple(map(view_of, every_tool()))}
 
 
 def servers() -> Iterator[ServerView]:

@@ -1,4 +1,5 @@
 from django.apps import AppConfig, apps
+from django.utils.translation import gettext_lazy as _
 
 
 class OperatorConfig(AppConfig):
@@ -6,6 +7,7 @@ class OperatorConfig(AppConfig):
 
     name = "chatsite.operator"
     label = "operator"
+    verbose_name = _("Operator")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self):

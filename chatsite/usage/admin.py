@@ -10,17 +10,16 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.template.response import TemplateResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from chatsite import outcomes
-from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
+from chatsite.adminkit.base import NOTHING
+from chatsite.adminkit.pages import PageAdmin
 from chatsite.adminkit.sheets import csv_response
 from chatsite.phrases import duration, money, number
 from chatsite.usage import charts
@@ -56,20 +55,19 @@ class Table:
 
 
 @admin.register(Day)
-class DayAdmin(ReadOnlyAdmin):
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponseBase:  # type: ignore[override]
-        self.require_view(request)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
-        period, source = period_of(request), source_of(request)
+class DayAdmin(PageAdmin):
+    page_template = "admin/usage/usage.html"
+    page_title = gettext_lazy("Usage")
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
         if (wanted := request.GET.get("csv")) is not None:
-            return _csv(wanted, period, source)
+            return _csv(wanted, period_of(request), source_of(request))
+        return super().answer(request)
+
+    def content(self, request: HttpRequest) -> dict[str, Any]:
+        period, source = period_of(request), source_of(request)
         figures = figures_of(period.since, period.until, source)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": _("Usage"),
-            "opts": self.opts,
-            "media": self.media,
+        return {
             "period": period,
             "days": (period.until - period.since).days + 1,
             "periods": PERIODS,
@@ -78,13 +76,6 @@ class DayAdmin(ReadOnlyAdmin):
             "facts": tuple(_facts(figures.total)),
             "tables": tuple(tables_of(figures)),
         }
-        return TemplateResponse(request, "admin/usage/usage.html", context)
-
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
-        raise Http404
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        raise Http404
 
 
 def period_of(request: HttpRequest) -> Period:
@@ -134,7 +125,7 @@ def _money(amount: float) -> str:
     return f"{getattr(settings, 'MODEL_PRICES_UNIT', '$')}{money(Decimal(str(round(amount, 6))))}"
 
 
-def _csv(wanted: str, period: Period, source: str) -> HttpResponseBase:
+def _csv(wanted: str, period: Period, source: str) -> HttpResponse:
     if wanted not in TABLES:
         raise Http404
     rows = [

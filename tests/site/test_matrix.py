@@ -315,7 +315,7 @@ ROUTES: dict[str, list[Line]] = {
     "admin:catalog_endpoint_try": [Line(unknown, "POST")],
     "admin:catalog_model_*": [Line(admin)],
     "admin:usage_day_*": READ_ONLY,
-    **{f"admin:usage_day_{page}": [Line(not_there)] for page in ("change", "history")},
+    **{f"admin:usage_day_{page}": [Line(not_there)] for page in ("change", "delete", "history")},
     # Last: these end the sessions of who asks.
     "account_end_sessions": [post(person)],
     "admin:logout": [post(signs_out_of_admin)],

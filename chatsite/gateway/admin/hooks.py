@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from agent.rerun import Hook
-from chatsite.adminkit.base import NOTHING, ReadOnlyAdmin
+from chatsite.adminkit.base import NOTHING
+from chatsite.adminkit.pages import PageAdmin
 from chatsite.gateway.conf import setting
 from chatsite.gateway.hooks.litellm_form import LiteLLMHook
 from chatsite.gateway.hooks.loading import HookError, loaded_hooks
@@ -34,37 +33,17 @@ class HookView:
 
 
 @admin.register(LoadedHook)
-class LoadedHookAdmin(ReadOnlyAdmin):
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        self.require_view(request)
-        if request.method not in {"GET", "HEAD"}:
-            raise PermissionDenied
+class LoadedHookAdmin(PageAdmin):
+    page_template = "admin/gateway/hooks.html"
+    page_title = _("Loaded hooks")
+
+    def content(self, request: HttpRequest) -> dict[str, Any]:
         problem, hooks = "", ()
         try:
             hooks = tuple(views_of(*_in_order()))
         except HookError as error:  # the environment was changed since the start
             problem = str(error)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": _("Loaded hooks"),
-            "opts": self.opts,
-            "media": self.media,
-            "hooks": hooks,
-            "problem": problem,
-            "max_reruns": setting("GATEWAY_MAX_RERUNS"),
-        }
-        return TemplateResponse(request, "admin/gateway/hooks.html", context)
-
-    # There is no table behind it, so no row has pages of its own.
-
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
-        raise Http404
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        raise Http404
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        raise Http404
+        return {"hooks": hooks, "problem": problem, "max_reruns": setting("GATEWAY_MAX_RERUNS")}
 
 
 def _in_order() -> tuple[list[str], tuple[Hook, ...]]:
