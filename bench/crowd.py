@@ -24,19 +24,8 @@ from pathlib import Path
 import uvloop
 
 from bench import server as whole
-from bench.common import (
-    Answer,
-    Server,
-    ask,
-    chat_request,
-    join_request,
-    machine,
-    module,
-    percentile,
-    print_table,
-    site,
-    spread,
-)
+from bench.client import Answer, ask, chat_request, join_request
+from bench.common import Server, machine, module, percentile, print_table, site, spread
 from bench.server import STAMP, Figures, Job, Taken
 
 STREAMS = READERS = 500

@@ -7,14 +7,14 @@ server costs is measured against this.
 
 from __future__ import annotations
 
-import argparse
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import uvicorn
+
+from bench.serving import arguments, serve, session, whole_body
 
 TOOLS = {
     "get_weather": lambda city: {"city": city, "temperature": 62, "conditions": "cloudy"},
@@ -42,15 +42,11 @@ class Floor:
         self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         if self.session is None:
-            self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
+            self.session = session()
+        asked = json.loads(await whole_body(receive))
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async for piece in self.run(json.loads(body)):
+        async for piece in self.run(asked):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
@@ -120,18 +116,8 @@ class Floor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The least server that does the same work.")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", required=True, help="the model's endpoint")
-    options = parser.parse_args()
-    uvicorn.run(
-        Floor(options.model),
-        port=options.port,
-        http="httptools",
-        loop="uvloop",
-        lifespan="off",
-        log_level="warning",
-    )
+    port, model = arguments("The least server that does the same work.", "model")
+    serve(Floor(model), port)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ measured against this one in the same run: a figure in milliseconds says as much
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import tempfile
@@ -15,12 +14,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import django
-import uvicorn
 from django.conf import settings
 
 from bench.floor import Floor
+from bench.serving import arguments, serve, session
 
 
 def configure(folder: str) -> None:
@@ -80,7 +78,7 @@ def application(model_url: str) -> Any:
 
         async def kept(self, asked: Any) -> AsyncIterator[bytes]:
             if self.session is None:
-                self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+                self.session = session()
             await asyncio.to_thread(begin, asked)
             last = b""
             async for piece in self.run(asked):
@@ -103,20 +101,10 @@ def application(model_url: str) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The same work in a Django view that keeps rows.")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", required=True, help="the model's endpoint")
-    options = parser.parse_args()
+    port, model = arguments("The same work in a Django view that keeps rows.", "model")
     with tempfile.TemporaryDirectory(prefix="threadloom-bench-") as folder:
         configure(folder)
-        uvicorn.run(
-            application(options.model),
-            port=options.port,
-            http="httptools",
-            loop="uvloop",
-            lifespan="off",
-            log_level="warning",
-        )
+        serve(application(model), port)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,10 @@ from typing import Any
 import psycopg
 import uvloop
 
+from bench.client import ask, chat_request
 from bench.common import (
     HEALTH,
     add_user,
-    ask,
-    chat_request,
     free_port,
     machine,
     manage,

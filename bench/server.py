@@ -29,18 +29,8 @@ from dataclasses import dataclass
 
 import uvloop
 
-from bench.common import (
-    Answer,
-    Server,
-    ask,
-    chat_request,
-    machine,
-    module,
-    percentile,
-    print_table,
-    site,
-    spread,
-)
+from bench.client import Answer, ask, chat_request
+from bench.common import Server, machine, module, percentile, print_table, site, spread
 from bench.model import SAID, WORD
 
 FIRST_TEXT = b'"TEXT_MESSAGE_CONTENT"'

@@ -15,13 +15,12 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from bench.client import ask, chat_request
 from bench.common import (
     HEALTH,
     LOOPBACK,
     Server,
     add_user,
-    ask,
-    chat_request,
     free_port,
     machine,
     print_table,

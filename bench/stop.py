@@ -16,7 +16,8 @@ import uuid
 import uvloop
 import websockets
 
-from bench.common import KEY, LOOPBACK, Server, machine, module, post, print_table, site, spread
+from bench.client import post
+from bench.common import KEY, LOOPBACK, Server, machine, module, print_table, site, spread
 
 PHASES = {
     "before the first token": ("silent", b'"STEP_STARTED"', 0),

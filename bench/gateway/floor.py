@@ -5,12 +5,12 @@ One ASGI function on uvicorn, aiohttp below. It passes bytes on and knows nothin
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import uvicorn
+
+from bench.serving import arguments, serve, session, whole_body
 
 
 class Floor:
@@ -22,12 +22,8 @@ class Floor:
         self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         if self.session is None:
-            self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
+            self.session = session()
+        body = await whole_body(receive)
         headers = {"content-type": "application/json"}
         async with self.session.post(self.upstream + scope["path"], data=body, headers=headers) as answer:
             kind = answer.headers.get("content-type", "").encode()
@@ -44,18 +40,8 @@ class Floor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The least gateway that passes on.")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--upstream", required=True)
-    options = parser.parse_args()
-    uvicorn.run(
-        Floor(options.upstream),
-        port=options.port,
-        http="httptools",
-        loop="uvloop",
-        lifespan="off",
-        log_level="warning",
-    )
+    port, upstream = arguments("The least gateway that passes on.", "upstream")
+    serve(Floor(upstream), port)
 
 
 if __name__ == "__main__":
