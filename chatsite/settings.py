@@ -1,4 +1,4 @@
-"""Settings. What an operator may want to change comes from the environment (README has the table)."""
+"""Settings. What an operator may want to change comes from the environment (docs/configuration.md has the table)."""
 
 import os
 import tempfile

@@ -77,7 +77,7 @@ def models_can_be_served(**_: Any) -> list[CheckMessage]:
     try:
         config_from_settings()
     except (ConfigError, InvalidRequest) as error:
-        return [Error(str(error), hint="The README has the form of GATEWAY_MODELS.", id="gateway.E010")]
+        return [Error(str(error), hint="docs/gateway.md has the form of GATEWAY_MODELS.", id="gateway.E010")]
     return []
 
 

@@ -1,4 +1,5 @@
-"""The README's hook, from an empty file to running: its very text, in a server of its own."""
+"""The README's hook, from an empty file to running: its very text, in a server of its own; and what `docs/gateway.md`
+shows of ready hooks and the server's tools."""
 
 from __future__ import annotations
 
@@ -14,24 +15,25 @@ import pytest
 from tests.server import Server
 from tests.standin import Exchange, Say, StandIn, play_the_model
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README, GATEWAY = ROOT / "README.md", ROOT / "docs" / "gateway.md"
 
 
-def section(title: str) -> str:
-    text = README.read_text(encoding="utf-8")
+def section(title: str, file: Path = README) -> str:
+    text = file.read_text(encoding="utf-8")
     return re.split(r"\n#{2,3} ", text.split(f"\n### {title}\n", 1)[1], maxsplit=1)[0]
 
 
-def asked_in(title: str) -> dict:
-    """The body of the curl command in this section."""
-    return json.loads(re.search(r"-d '(\{.*?\})'\n```", section(title), flags=re.S)[1])
+def asked_in(text: str) -> dict:
+    """The body of its curl command."""
+    return json.loads(re.search(r"-d '(\{.*?\})'\n```", text, flags=re.S)[1])
 
 
 WRITE = section("Write a hook")
 [SOURCE] = re.findall(r"```python\n(.*?)```", WRITE, flags=re.S)
 FILE = re.search(r"`DATA_DIR/(hooks/\w+\.py)`", WRITE)[1]
 HOOKS = re.search(r"GATEWAY_HOOKS=(\S+)", WRITE)[1]
-BODY = asked_in("Write a hook")
+BODY = asked_in(WRITE)
 QUESTION = BODY["messages"]
 TOOL = BODY["tools"][0]["function"]
 
@@ -107,7 +109,7 @@ def test_anthropics_sdk_reads_one_message(site, model):
 def test_the_servers_own_tools_run_for_who_asks_for_them(site):
     server, key = site
     headers = {"Authorization": f"Bearer {key}"}
-    body = asked_in("The server's tools, for programs")
+    body = asked_in(section("The server's tools, for programs", GATEWAY))
     answer = httpx.post(f"{server.url}/v1/chat/completions", headers=headers, json=body, timeout=30)
     assert answer.status_code == 200, answer.text
     message = answer.json()["choices"][0]["message"]
@@ -116,8 +118,8 @@ def test_the_servers_own_tools_run_for_who_asks_for_them(site):
     assert answer.headers["x-threadloom-rounds"] == "3"
 
 
-def test_every_ready_hook_that_the_readme_names_can_be_loaded(site):
+def test_every_ready_hook_that_the_documents_name_can_be_loaded(site):
     server, _ = site
-    named = ",".join(re.findall(r"^\| `(chatsite\.[\w.]+)`", section("Ready hooks"), flags=re.M))
+    named = ",".join(re.findall(r"^\| `(chatsite\.[\w.]+)`", section("Ready hooks", GATEWAY), flags=re.M))
     assert named.count(",") == 2
     assert server.manage("check", GATEWAY_HOOKS=named).returncode == 0

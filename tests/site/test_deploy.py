@@ -9,7 +9,7 @@ import yaml
 
 from tests.site.processes import ROOT
 
-README = (ROOT / "README.md").read_text()
+TABLE = (ROOT / "docs" / "configuration.md").read_text()
 COMPOSE_TEXT = (ROOT / "deploy" / "compose.yaml").read_text()
 COMPOSE = yaml.safe_load(COMPOSE_TEXT)
 SERVICES = COMPOSE["services"]
@@ -21,7 +21,7 @@ NOT_OURS = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 
 
 def in_the_table(name: str) -> bool:
-    return re.search(rf"^\|.*`{name}`.*\|", README, re.MULTILINE) is not None
+    return re.search(rf"^\|.*`{name}`.*\|", TABLE, re.MULTILINE) is not None
 
 
 def test_every_setting_that_they_set_is_in_the_table():
@@ -91,10 +91,10 @@ def test_the_image_holds_what_the_server_needs_and_nothing_else():
     assert not {".", ".git", ".venv", "var", "deploy"} & set(copied)
 
 
-def test_the_image_runs_the_command_of_the_readme_as_nobody_special():
+def test_the_image_runs_the_command_of_make_run_as_nobody_special():
     assert 'CMD ["python", "manage.py", "serve"]' in DOCKERFILE
     assert re.search(r"python manage\.py serve$", UNIT, re.MULTILINE)
-    assert "manage.py serve" in README
+    assert "manage.py serve" in (ROOT / "Makefile").read_text()
     assert DOCKERFILE.index("\nUSER threadloom\n") < DOCKERFILE.index("\nCMD ")
     assert re.search(r"^FROM python:3\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
     assert "VOLUME /data" in DOCKERFILE

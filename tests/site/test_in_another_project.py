@@ -1,5 +1,5 @@
-"""The chat and the gateway in a Django project that has its own settings: the README's very text, behind what
-`startproject` writes."""
+"""The chat and the gateway in a Django project that has its own settings: the very text of
+`docs/django.md`, behind what `startproject` writes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.site.processes import ROOT, wait_until
 pytestmark = pytest.mark.slow
 
 PASSWORD = "a long enough secret"
-HEADING = "### With settings and accounts of your own"
+HEADING = "## With settings and accounts of your own"
 
 
 def sample(file: str) -> str:
-    """What the README says of this file."""
-    section = (ROOT / "README.md").read_text("utf-8").split(HEADING)[1].split("\n## ")[0]
+    """What the document says of this file."""
+    section = (ROOT / "docs" / "django.md").read_text("utf-8").split(HEADING)[1].split("\n## ")[0]
     [found] = re.findall(rf"```python\n# shop/{file}\n(.*?)```", section, flags=re.S)
     return found
 
