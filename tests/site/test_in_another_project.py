@@ -23,10 +23,10 @@ PASSWORD = "a long enough secret"
 HEADING = "## With settings and accounts of your own"
 
 
-def sample(file: str) -> str:
+def sample(file: str, document: str = "docs/django.md", heading: str = HEADING) -> str:
     """What the document says of this file."""
-    section = (ROOT / "docs" / "django.md").read_text("utf-8").split(HEADING)[1].split("\n## ")[0]
-    [found] = re.findall(rf"```python\n# shop/{file}\n(.*?)```", section, flags=re.S)
+    section = (ROOT / document).read_text("utf-8").split(heading)[1].split("\n## ")[0]
+    [found] = re.findall(rf"```python\n# shop/{file}.*?\n(.*?)```", section, flags=re.S)
     return found
 
 
@@ -225,3 +225,20 @@ MIDDLEWARE, DATABASES["default"]["OPTIONS"] = [], {}
     )
     said = project.run("manage.py", "check", "--settings", "shop.lesser")
     assert "Add to INSTALLED_APPS: chatsite.policies." in said.stderr
+
+
+def test_three_files_of_the_readme_serve_the_site_with_a_page_of_the_project(tmp_path):
+    made = Project(tmp_path)
+    made.environment["DATA_DIR"] = str(tmp_path / "data")
+    assert made.run("-m", "django", "startproject", "shop", ".").returncode == 0
+    for file in ("settings.py", "urls.py", "asgi.py"):
+        made.write(file, sample(file, "README.md", "## In a Django project of yours"))
+    script = """
+from django.test import Client
+from shop.asgi import application
+
+client = Client(SERVER_NAME="localhost")
+print(client.get("/shop/").content, client.get("/healthz").status_code, client.get("/").headers["location"])
+"""
+    told = made.manage("shell", "-v", "0", "-c", script)
+    assert "b'Yours' 200 /accounts/login/?next=/" in told
