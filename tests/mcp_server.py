@@ -236,7 +236,7 @@ class StandIn:
         self._process = subprocess.Popen(
             [*command(self.log)[:-1], str(self._port_file), str(self.port)], cwd=ROOT
         )
-        deadline = time.monotonic() + 50
+        deadline = time.monotonic() + 100
         while not (self._port_file.exists() and self._port_file.read_text()):
             assert self._process.poll() is None, "the stand-in ended at its start"
             assert time.monotonic() < deadline, "the stand-in did not start"

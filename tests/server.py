@@ -99,11 +99,11 @@ class Server:
 
     def healthy(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=5).text == "ok\n"
+            return httpx.get(f"{self.url}/healthz", timeout=20).text == "ok\n"
         except httpx.HTTPError:
             return False
 
-    def stop(self, seconds: float = 20) -> int:
+    def stop(self, seconds: float = 60) -> int:
         """Ask it to end, as an operator does; its exit code."""
         assert self.process is not None
         self.process.terminate()
@@ -112,7 +112,7 @@ class Server:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def __enter__(self) -> Server:
         return self.start()
@@ -151,7 +151,7 @@ class Server:
 
     def client(self, person: Person | None = None, **options: Any) -> httpx.Client:
         """A browser's HTTP client, logged in: cookies, and the CSRF token of the login page."""
-        client = httpx.Client(base_url=self.url, timeout=20, **options)
+        client = httpx.Client(base_url=self.url, timeout=60, **options)
         if person is not None:
             client.cookies.set(SESSION_COOKIE, person.session)
         return client

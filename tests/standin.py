@@ -34,6 +34,8 @@ from typing import Any
 
 MODELS = ["stand-in", "stand-in-mini"]
 LONG = 30
+GATED = 150
+"""Seconds that an answer waits for a gate which nobody opens: as good as for ever."""
 
 BROKEN = {
     "garbage": "a chunk that is no JSON, after some text",
@@ -132,7 +134,7 @@ class Exchange:
     def streams(self) -> bool:
         return bool(self.json.get("stream"))
 
-    async def gone(self, seconds: float = 20.0) -> bool:
+    async def gone(self, seconds: float = 60.0) -> bool:
         """Whether the client has closed the connection before the answer was whole."""
         return await asyncio.get_running_loop().run_in_executor(None, self.closed.wait, seconds)
 
@@ -213,13 +215,13 @@ class StandIn:
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
-        asyncio.run_coroutine_threadsafe(self.start(port), loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.start(port), loop).result(60)
         try:
             yield self
         finally:
-            asyncio.run_coroutine_threadsafe(self.stop(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(self.stop(), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(10)
+            thread.join(60)
             loop.close()
 
     # -- connections -----------------------------------------------------------------------------------------
@@ -304,7 +306,7 @@ async def _write(raw: Raw, writer: asyncio.StreamWriter) -> None:
     writer.write(_head(raw))
     for number, piece in enumerate(raw.writes):
         if raw.gate is not None and number == len(raw.writes) // 2:
-            await asyncio.to_thread(raw.gate.wait, 60)
+            await asyncio.to_thread(raw.gate.wait, GATED)
         writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         await writer.drain()
         # Also without a delay each write is one of its own for the client.

@@ -23,7 +23,7 @@ from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput
 from tests.mcp_server import PNG, ROOT, SECRET, StandIn, command, stand_in
 
 URL = "http://127.0.0.1:1/mcp"
-WITHIN = 30.0
+WITHIN = 60.0
 """Seconds that anything here may take, on a machine that has other things to do."""
 
 
@@ -137,7 +137,7 @@ def connect() -> Iterator[Any]:
 @pytest.fixture
 async def tools(server: StandIn, connect: Any) -> dict[str, Tool]:
     """Those of the stand-in, by their names there."""
-    return await tools_of(connect(t={"url": server.at(), "timeout": 20}))
+    return await tools_of(connect(t={"url": server.at(), "timeout": 60}))
 
 
 async def tools_of(servers: Servers) -> dict[str, Tool]:
@@ -245,7 +245,7 @@ async def test_a_call_that_is_stopped_is_cancelled_at_the_server_and_tells_how_f
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await work
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert told[0] == ("slow", {"done": 0.0, "total": 1000.0})
     await until(lambda: server.calls("slow")[len(before) :] == ["begun", "cancelled"])
     assert await call(tools["ping"]) == "ping: {}"
@@ -324,7 +324,7 @@ async def test_a_server_that_is_away_is_not_waited_for_twice_and_is_found_when_i
         began = time.monotonic()
         for _ in range(20):
             await servers.ready()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < WITHIN
         own.start()
         await until(servers.tools)
         tools = {tool.name: tool for tool in servers.tools()}
@@ -390,8 +390,16 @@ async def test_a_command_is_started_spoken_to_and_ends_with_us(tmp_path, connect
 
 def children(log: Path) -> list[int]:
     """Those of our own that keep this log."""
-    listed = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
-    return [pid for pid in map(int, listed.split()) if str(log) in Path(f"/proc/{pid}/cmdline").read_text()]
+    listed = " ".join(map(text_of, Path("/proc/self/task").glob("*/children")))
+    return [pid for pid in map(int, listed.split()) if str(log) in text_of(Path(f"/proc/{pid}/cmdline"))]
+
+
+def text_of(file: Path) -> str:
+    """Nothing, of a thread or a process that has ended since it was listed."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def environment_of(pid: int) -> bytes:

@@ -103,7 +103,7 @@ def test_writers_on_connections_of_their_own_make_one_chain():
 
     def write(name: str) -> None:
         try:
-            begin.wait(10)
+            begin.wait(60)
             for number in range(15):
                 with transaction.atomic():
                     log.record("key.made", subject=f"{name} {number}")
@@ -117,7 +117,7 @@ def test_writers_on_connections_of_their_own_make_one_chain():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert not failures
     assert verify().number == 60
     assert Entry.objects.filter(subject__startswith="a ").count() == 15

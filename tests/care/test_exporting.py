@@ -204,7 +204,7 @@ def test_no_more_archives_at_once_than_there_are_places(ada, bob):
 def test_who_reads_on_holds_the_place_and_one_that_was_taken_over_is_left_alone(ada):
     claimed = downloads.claim(ada)
     reading = downloads.held(iter_of(b"a", b"b"), claimed)
-    Download.objects.update(until=timezone.now() + timedelta(seconds=1))
+    Download.objects.update(until=timezone.now() + timedelta(seconds=20))
     next(reading)
     assert Download.objects.get().until > timezone.now() + timedelta(seconds=30)
     Download.objects.update(until=timezone.now() - timedelta(seconds=1))  # it was not read for long

@@ -309,11 +309,11 @@ async def _open_and_leave(key, sent, seen=3):
     communicator = HttpCommunicator(application, "POST", "/api/chat", body=json.dumps(sent).encode())
     communicator.scope["headers"] = _scope(key)["headers"]
     await communicator.send_input({"type": "http.request", "body": json.dumps(sent).encode()})
-    assert (await communicator.receive_output(5))["status"] == 200
+    assert (await communicator.receive_output(60))["status"] == 200
     for _ in range(seen):
-        await communicator.receive_output(5)
+        await communicator.receive_output(60)
     await communicator.send_input({"type": "http.disconnect"})
-    await communicator.wait(5)
+    await communicator.wait(60)
 
 
 async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, settled, monkeypatch):

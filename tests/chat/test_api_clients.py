@@ -41,11 +41,11 @@ async def reading(key, method="POST", address="/api/chat", sent=None):
     await communicator.send_input(
         {"type": "http.request", "body": json.dumps(sent).encode() if sent else b""}
     )
-    assert (await communicator.receive_output(5))["status"] == 200
-    await communicator.receive_output(5)
+    assert (await communicator.receive_output(60))["status"] == 200
+    await communicator.receive_output(60)
     yield
     await communicator.send_input({"type": "http.disconnect"})
-    await communicator.wait(5)
+    await communicator.wait(60)
 
 
 async def get(http, key, **query) -> httpx.Response:

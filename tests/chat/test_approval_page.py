@@ -17,6 +17,7 @@ from chatsite.chat.models import ApprovalRule, Interrupt, Run, Thread, ToolCall
 from chatsite.chat.readers import cursors, stream
 from chatsite.chat.render import fields, links
 from chatsite.chat.tools.examples import send_email
+from tests.chat.conftest import until
 from tests.chat.test_approvals import ASKS, MAIL, asked
 from tests.chat.test_doors import HTMX, chunks_until, page, stranger_page
 
@@ -382,7 +383,7 @@ async def test_every_open_tab_gets_the_form_and_loses_it(page, person, plays, se
     after = f"{done.run.public_id}:{shown.partition(done.run.public_id + '%3A')[2].partition(chr(34))[0]}"
     tab = await page.get(f"{url}events?format=html&after={after}")
     told = asyncio.create_task(chunks_until(tab, lambda text: "Sent." in text))
-    await asyncio.sleep(0.1)
+    await until(lambda: eventlog.channel_of(done.thread.pk).readers)
     await answer(page, done.thread, await form_of(page, done.thread), do="approved")
     news = await told
     assert "Approved by <b>ada</b>" in news

@@ -19,7 +19,7 @@ from tests.site.processes import manage, served, wait_until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 RUNS = 20

@@ -443,7 +443,7 @@ async def test_a_retry_leaves_what_the_lost_run_wrote(person, plays, settled):
 
 def recover_alone(seen: Beat, barrier: threading.Barrier, won: list) -> None:
     """On a connection of its own, as another process would."""
-    barrier.wait(10)
+    barrier.wait(60)
     try:
         with transaction.atomic():
             done = recovery.recover(seen)

@@ -99,12 +99,12 @@ class Stream:
 
     async def __aexit__(self, *_: object) -> None:
         self._to_app.put_nowait({"type": "http.disconnect"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._task
 
     async def more(self) -> str:
         """What comes next, whatever it is."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             message = await self._sent.get()
         assert message.get("status", 200) == 200
         text = message.get("body", b"").decode()
@@ -113,7 +113,7 @@ class Stream:
 
     async def frame(self) -> tuple[str, str]:
         """The next one that has an id: the id and its data."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 whole, mark, rest = self._text.partition("\n\n")
                 if not mark:
@@ -151,7 +151,7 @@ async def test_a_poll_waits_for_what_is_not_there_yet(person, key, http, plays, 
     await until(lambda: channel.readers > 0)
     assert not waiting.done()
     gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         more = (await waiting).json()
     assert more["events"]
     assert int(more["events"][0]["cursor"].rpartition(":")[2]) == int(body["cursor"].rpartition(":")[2]) + 1
@@ -244,7 +244,7 @@ async def test_a_poll_ends_when_its_user_is_deactivated(form, person, key, http,
     waiting = asyncio.ensure_future(poll(http, key, done.thread.public_id, cursor, wait=25, format=form))
     await until(lambda: eventlog.channel_of(done.thread.pk).readers > 0)
     await deactivate(person)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):  # sooner than the end of the wait
         assert (await waiting).status_code == 404
 
 
@@ -325,8 +325,7 @@ async def test_an_open_stream_is_cut_when_its_reader_may_not_read_any_more(
 def test_an_answer_to_who_may_read_is_good_for_less_than_five_seconds():
     """At the worst a reader looks up just before it would be asked for again, and then only after a whole silence."""
     assert eventlog.LOOK_UP * (1.1 + 1) < 5
-    begun = time.monotonic()
-    assert all(stream._soon() - begun <= eventlog.LOOK_UP * 1.1 + 0.5 for _ in range(100))
+    assert all(stream._soon() - time.monotonic() <= eventlog.LOOK_UP * 1.1 for _ in range(100))
 
 
 async def test_a_silent_stream_shows_signs_of_life(person, key, plays, settled, monkeypatch):

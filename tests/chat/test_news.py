@@ -69,7 +69,7 @@ async def test_what_is_kept_here_is_told_to_the_other_processes(person, plays, s
     await other.group_add(news.GROUP, mailbox)
     plays(Turn("Hi."))
     done = await begin(person)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await other.receive(mailbox))["thread"] == done.thread.pk
     await settled()
     await other.close_pools()

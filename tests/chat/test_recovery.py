@@ -185,7 +185,7 @@ async def test_a_reader_here_hears_of_a_run_of_another_process(person, plays, se
             thread=done.thread, state="running", owner="elsewhere/1:1:x", heartbeat_at=timezone.now()
         )
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert "<i id=live hidden class=on>" in (await anext(heard)).html
     await heard.aclose()
     await db.write(lambda: Run.objects.filter(owner="elsewhere/1:1:x").update(state="failed"))

@@ -301,7 +301,7 @@ async def test_the_state_in_memory_and_the_state_in_the_rows_are_one(person, pla
     done = await begin(person)
     channel = eventlog.channel_of(done.thread.pk)
     await until(lambda: channel.active and channel.active.events and channel.active.shown > 12)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             live = await following.state_now(channel, done.thread)
             rows = await db.read(lambda: store.load_state(Thread.objects.get(pk=done.thread.pk)))

@@ -123,7 +123,7 @@ async def test_a_round_does_not_take_the_log_of_a_run_that_just_began(person, pl
 
     def slow(pks):
         found = news_of(pks)
-        asyncio.run_coroutine_threadsafe(begins(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(begins(), loop).result(60)
         return found
 
     async def begins():

@@ -81,7 +81,7 @@ async def test_a_stop_closes_the_connection_to_the_model_and_keeps_what_was_writ
     if during == "text":
         await until(lambda: channel.active and channel.active.transcript[-1].role == "assistant")
     run = await stopped(person, done)
-    assert await upstream.exchanges[0].gone(10)
+    assert await upstream.exchanges[0].gone()
     assert run.receipt == {"during": during, "calls": []}
     kept = await transcript_of(done.thread)
     assert (kept[-1].role == "assistant" and bool(kept[-1].text)) == (during == "text")
@@ -223,7 +223,7 @@ async def test_a_stop_is_heard_while_endpoints_are_asked_for_their_models_all_at
         use_agents(Agents([first, second]))
         try:
             done = await begin(person, "Hello?", model="far")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await near.silent.wait()
                 await far.silent.wait()
             run = await stopped(person, done)

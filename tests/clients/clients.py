@@ -19,7 +19,7 @@ from tests.server import Person, Server
 HERE = Path(__file__).parent
 DRIVERS = ("driver.mjs", "agui.mjs", "tanstack.mjs")
 OLDEST_NODE = 20
-PATIENCE = 40
+PATIENCE = 100
 """Seconds that a client may take for one command."""
 
 Json = dict[str, Any]
@@ -127,7 +127,7 @@ class Client:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdin.close()
         self._process.stdout.close()
 

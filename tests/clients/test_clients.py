@@ -13,7 +13,7 @@ from tests.clients.reading import failed, problem, result_of, said, same_as_the_
 from tests.live.api import Api, new_id
 from tests.standin import Broken, Say, StandIn
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 MAIL = {"to": "ada@example.org", "subject": "Hello", "body": "See you at noon."}
 OTHER = {"to": "bob@example.org", "subject": "Hello too", "body": "See you at one."}

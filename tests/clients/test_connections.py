@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from tests.clients.clients import Json, story
@@ -11,9 +14,17 @@ from tests.live.api import Api
 from tests.site.processes import wait_until
 from tests.standin import Say, StandIn
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 LONG = "One word after the other. "
+
+
+@pytest.fixture
+def endless() -> Iterator[Say]:
+    """An answer that has no end before its reader has left."""
+    gate = threading.Event()
+    yield Say(LONG * 400, pieces=10, gate=gate)
+    gate.set()
 
 
 @pytest.fixture(scope="module", params=["daphne", "uvicorn"])
@@ -22,11 +33,11 @@ def software(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_stop_in_mid_stream(kind: str, opened: Open, api: Api, standin: StandIn):
-    standin.play(Say(LONG * 400, pieces=10, delay=0.02))
+def test_stop_in_mid_stream(kind: str, opened: Open, api: Api, standin: StandIn, endless: Say):
+    standin.play(endless)
     client = opened(kind)
     client.send("Tell me a long story", stopAt=5)
-    assert standin.exchanges[-1].closed.wait(10), "the model was left to talk to nobody"
+    assert standin.exchanges[-1].closed.wait(30), "the model was left to talk to nobody"
     kept = story(api.settled(client.thread)["messages"])
     assert said(kept)[0].startswith(said(client.story())[0])
     assert len(said(kept)[0]) < len(LONG * 400)
@@ -36,8 +47,8 @@ def test_stop_in_mid_stream(kind: str, opened: Open, api: Api, standin: StandIn)
     assert said(told)[-1] == said(client.story())[-1] == "You said: Hello"
 
 
-def test_a_message_at_once_behind_a_stop(kind: str, opened: Open, api: Api, standin: StandIn):
-    standin.play(Say(LONG * 400, pieces=10, delay=0.02))
+def test_a_message_at_once_behind_a_stop(kind: str, opened: Open, api: Api, standin: StandIn, endless: Say):
+    standin.play(endless)
     client = opened(kind)
     client.send("Tell me a long story", stopAt=5)
     client.send("Hello")
@@ -84,8 +95,8 @@ def _read(api: Api, thread: str) -> list[Json]:
     return answer.json()["messages"] if answer.is_success else []
 
 
-def test_tanstack_stops_a_run_that_it_has_joined(opened: Open, api: Api, standin: StandIn):
-    standin.play(Say(LONG * 400, pieces=10, delay=0.02))
+def test_tanstack_stops_a_run_that_it_has_joined(opened: Open, api: Api, standin: StandIn, endless: Say):
+    standin.play(endless)
     first = opened("agui")
     first.begin("send", text="Tell me a long story")
     wait_until(lambda: said(story(_read(api, first.thread))), "the first words")
@@ -93,6 +104,6 @@ def test_tanstack_stops_a_run_that_it_has_joined(opened: Open, api: Api, standin
     first.close()  # the page was reloaded: the old one is gone, the new one reads
     assert not standin.exchanges[-1].closed.wait(3)
     fresh.tell("stop")
-    assert standin.exchanges[-1].closed.wait(10), "the model was left to talk to nobody"
+    assert standin.exchanges[-1].closed.wait(30), "the model was left to talk to nobody"
     fresh.send("Hello")
     assert problem(fresh) is None

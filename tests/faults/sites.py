@@ -23,7 +23,7 @@ import psycopg
 
 from tests.live.api import new_id
 from tests.server import SESSION_COOKIE, Person, Server
-from tests.site.processes import wait_until
+from tests.site.processes import PATIENCE, wait_until
 from tests.standin import StandIn
 
 MODEL = "of-openai"
@@ -66,7 +66,7 @@ class Site:
         if "DATABASE_URL" in self.database:
             with psycopg.connect(self.database["DATABASE_URL"]) as connection:
                 return connection.execute(sql).fetchall()
-        connection = sqlite3.connect(f"file:{self.sqlite}?mode=ro", uri=True, timeout=20)
+        connection = sqlite3.connect(f"file:{self.sqlite}?mode=ro", uri=True, timeout=60)
         with contextlib.closing(connection):
             return connection.execute(sql).fetchall()
 
@@ -77,7 +77,7 @@ class Site:
     def value(self, sql: str) -> Any:
         return self.rows(sql)[0][0]
 
-    def all_runs_end(self, seconds: float = 60) -> None:
+    def all_runs_end(self, seconds: float = PATIENCE) -> None:
         active = f"SELECT count(*) FROM chat_run WHERE state IN {ACTIVE}"
         wait_until(lambda: self.value(active) == 0, "the end of all runs", seconds)
 
@@ -133,7 +133,7 @@ class Told:
     def end(self) -> dict[str, Any] | None:
         return next(iter(self.of("RUN_FINISHED", "RUN_ERROR")), None)
 
-    async def until(self, condition: Any, what: str, seconds: float = 30) -> None:
+    async def until(self, condition: Any, what: str, seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while not condition(self):
             assert not self.over.is_set() or self.status == 0, f"it ended before {what}: {self.events[-1:]}"
@@ -143,7 +143,7 @@ class Told:
     async def hears(self, length: int) -> None:
         await self.until(lambda told: len(told.text) >= length, f"{length} characters")
 
-    async def ends(self, seconds: float = 60) -> dict[str, Any]:
+    async def ends(self, seconds: float = PATIENCE) -> dict[str, Any]:
         await self.until(lambda told: told.end is not None, "the end of the run", seconds)
         assert self.end is not None
         return self.end

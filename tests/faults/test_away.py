@@ -14,7 +14,7 @@ from tests.faults.test_database import Postgres, postgres  # noqa: F401 - a fixt
 from tests.server import SESSION_COOKIE, Person, Server
 from tests.standin import StandIn
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 COMPLETION = {"model": "of-openai", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}
 PAGES = ["/", "/threads/{}/", "/archive", "/search?q=a", "/accounts/", "/admin/", "/admin/login/"]
@@ -40,7 +40,7 @@ async def test_each_door_says_so_in_its_own_kind(kind: str, postgres: Postgres, 
     site = Site(tmp_path, standin, {"DATABASE_URL": postgres.url}, SERVER=kind)
     with site.server() as server:
         person = server.people(1, staff=True)[0]
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             token = (await client.get("/accounts/login/")).cookies["csrftoken"]
             client.cookies.set(SESSION_COOKIE, person.session)
             server.news()
@@ -87,6 +87,6 @@ async def error_of(client: httpx.AsyncClient, method: str, path: str, who: dict[
 
 async def closed_with(server: Server, who: dict[str, str]) -> int | None:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/t1/"
-    async with asyncio.timeout(20), websockets.connect(url, additional_headers=who) as sock:
+    async with asyncio.timeout(60), websockets.connect(url, additional_headers=who) as sock:
         await sock.wait_closed()
         return sock.close_code

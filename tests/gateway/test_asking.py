@@ -412,11 +412,11 @@ async def test_when_the_caller_leaves_the_hook_stops():
                 stopped.set()
 
     task = asyncio.create_task(Asking([Slow()], request()).ask(turn()))
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(stopped.wait(), 10)
+    await asyncio.wait_for(stopped.wait(), 60)
 
 
 # -- before and after ----------------------------------------------------------------------------------------

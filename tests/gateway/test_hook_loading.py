@@ -190,7 +190,7 @@ def test_a_start_with_a_wrong_entry_stops_with_the_sentence(tmp_path, start):
         env={"GATEWAY_HOOKS": "mine.Finder", "DATA_DIR": str(tmp_path), "PATH": "/usr/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         cwd=Path(__file__).parents[2],
     )
     assert made.returncode != 0

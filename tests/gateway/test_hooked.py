@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -440,17 +441,25 @@ async def test_a_patch_to_another_model_goes_there_under_its_public_name(http, s
 
 
 @own_door
-async def test_who_waits_for_a_hook_hears_pings(http, standin, hooks, path, dialect, at, monkeypatch):
-    monkeypatch.setattr(relay, "PING_EVERY", 0.05)
+async def test_who_waits_for_a_hook_hears_pings(url, key, standin, hooks, path, dialect, at, monkeypatch):
+    """It goes on when three were heard."""
+    monkeypatch.setattr(relay, "PING_EVERY", 0.02)
     hook = Serves()
     hook.waits = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.5, hook.waits.set)
     hooks(hook)
     serve(at(standin))
     standin.play(ASKS, SAYS)
-    answer = await http.post(path, json=asking(stream=True, tools=TOOLS[path]))
-    assert answer.text.count('{"type":"ping"}' if path == MESSAGES else "\n: \n") >= 3
-    assert "".join(re_text(answer)) == "Let me see.It is one."
+    ping, heard = '{"type":"ping"}' if path == MESSAGES else "\n: \n", ""
+    headers, body = {"authorization": f"Bearer {key}"}, asking(stream=True, tools=TOOLS[path])
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream("POST", url + path, json=body, headers=headers) as answer,
+    ):
+        async for piece in answer.aiter_text():
+            heard += piece
+            if heard.count(ping) >= 3:
+                hook.waits.set()
+    assert "".join(re_text(httpx.Response(200, text=heard))) == "Let me see.It is one."
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -156,7 +156,7 @@ async def test_a_key_that_ends_cuts_its_open_streams(url, key, person, standin, 
             said += piece
     assert b"API key" in said.rpartition(b"data: ")[2]
     assert b"[DONE]" not in said
-    assert await standin.exchanges[-1].gone(5)
+    assert await standin.exchanges[-1].gone()
 
 
 async def test_a_key_over_its_rate_is_429_with_retry_after(anybody, person, key, standin):
@@ -184,7 +184,7 @@ async def test_what_a_key_uses_is_booked_also_when_the_caller_leaves(url, key, s
             count += 1
             if count > 10:
                 break
-    assert await standin.exchanges[-1].gone(5)
+    assert await standin.exchanges[-1].gone()
 
     def used():
         recorder.flush(30)

@@ -98,7 +98,7 @@ async def test_a_claim_outlives_whoever_waits_for_it(rows):
     waiting = asyncio.ensure_future(ledger.claim(request(), CALL, {}))
     await asyncio.sleep(0)
     waiting.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await off_loop(ExchangeCall.objects.exists):
             pass
 

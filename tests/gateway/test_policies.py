@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from chatsite.policies import rules
 from chatsite.policies.models import GroupPolicy
 from tests.gateway.conftest import off_loop
 from tests.gateway.hook_values import context, results_in, turn
-from tests.gateway.served import CHAT, MESSAGES, MODEL, asking, openai_at, serve
+from tests.gateway.served import CHAT, MESSAGES, MODEL, asking, least_seconds, openai_at, serve
 
 
 async def everybody_may(**fields: object) -> None:
@@ -51,10 +52,7 @@ async def test_the_list_of_a_key_and_the_policy_of_its_user_both_hold(http, pers
 
 async def test_asking_costs_next_to_nothing_while_there_is_no_policy(person):
     await allowance.policy_of(person.pk)
-    began = time.process_time()
-    for _ in range(2000):
-        await allowance.policy_of(person.pk)
-    assert (time.process_time() - began) / 2000 < 0.000_02
+    assert await least_seconds(partial(allowance.policy_of, person.pk)) < 0.000_02
 
 
 async def test_what_was_known_holds_while_the_database_is_away_and_nobody_is_let_in_unknown(

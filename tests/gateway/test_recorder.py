@@ -253,8 +253,8 @@ def test_noting_costs_little(key_row):
     began = time.thread_time()
     for record in records:
         recorder.note(record)
-    assert (time.thread_time() - began) / 1000 < 0.001
-    assert recorder.flush(30)
+    assert (time.thread_time() - began) / 1000 < 0.002
+    assert recorder.flush(60)
 
 
 LAST_WORDS = """
@@ -273,7 +273,7 @@ def test_what_is_noted_last_is_written_when_the_process_ends(rows):
     else:
         address = f"postgres://{database['USER']}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
     environment = {**os.environ, "DATABASE_URL": address, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    subprocess.run([sys.executable, "-c", LAST_WORDS], env=environment, check=True, timeout=50)
+    subprocess.run([sys.executable, "-c", LAST_WORDS], env=environment, check=True, timeout=110)
     assert Exchange.objects.get().request_id == "the last"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from tests.server import Person, Server
-from tests.site.processes import wait_until
+from tests.site.processes import PATIENCE, wait_until
 
 KEYS = {"OPENAI_API_KEY": "sk-live-openai-0123456789", "ANTHROPIC_API_KEY": "sk-ant-live-0123456789"}
 
@@ -26,7 +26,7 @@ class Api:
     def __init__(self, server: Server, person: Person) -> None:
         self.server = server
         self.person = person
-        self.http = httpx.Client(base_url=server.url, headers=person.bearer, timeout=30)
+        self.http = httpx.Client(base_url=server.url, headers=person.bearer, timeout=60)
 
     def __enter__(self) -> Api:
         return self
@@ -63,7 +63,7 @@ class Api:
         assert response.status_code == 200, response.text
         return response.json()
 
-    def settled(self, thread: str, seconds: float = 15) -> dict[str, Any]:
+    def settled(self, thread: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The thread, as soon as nothing is active in it."""
         found = wait_until(
             lambda: (read := self.read(thread))["activeRun"] is None and read, "the end of the run", seconds

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from chatsite.operator.description import PATHS
 from tests.server import Person, Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 HELD = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in methods]

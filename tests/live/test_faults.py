@@ -6,8 +6,9 @@ import asyncio
 import json
 import socket
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -23,7 +24,7 @@ from tests.standin import Say, StandIn
 LONG = Say("One word after the other. " * 200, pieces=10, delay=0.02)
 SERVERS = ["daphne", "uvicorn"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @contextmanager
@@ -66,9 +67,9 @@ def test_a_server_killed_in_mid_answer_leaves_a_usable_thread(kind: str, tmp_pat
             server.kill()
             list(events)
             raise httpx.ReadError("it ended without a word")
-        assert standin.exchanges[-1].closed.wait(5)
+        assert standin.exchanges[-1].closed.wait(30)
         server.start()
-        read = api.settled(thread, 5)
+        read = api.settled(thread)
         [kept] = said_by(read, "assistant")
         assert kept
         assert (early + later).startswith(kept) or kept.startswith(early + later)
@@ -92,7 +93,7 @@ def test_a_server_killed_between_a_call_and_its_result_knows_it_knows_nothing(tm
             raise httpx.ReadError("it ended without a word")
         standin.forget()  # the server may have died before it asked for the second turn
         server.start()
-        read = api.settled(thread, 5)
+        read = api.settled(thread)
         text = json.dumps(read)
         assert "get_weather" in text
         assert "cloudy" in text, "a result that was told is a result that is kept"
@@ -106,7 +107,8 @@ def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: S
         one.sibling(tmp_path / "two", SERVER="uvicorn") as two,
         two.client(api.person) as client,
     ):
-        standin.play(Say("One word after the other. " * 40, pieces=10, delay=0.03))
+        gate = threading.Event()
+        standin.play(Say("One word after the other. " * 40, pieces=10, gate=gate))
         with (
             api.stream("Hello", thread, model="of-openai") as here,
             client.stream("GET", f"/threads/{thread}/events") as response,
@@ -114,6 +116,7 @@ def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: S
             there = events_in(response)
             assert hear(there, 50)
             assert not standin.exchanges[-1].answered.is_set()
+            gate.set()
             told = text_of(list(here))
         with client.stream("GET", f"/threads/{thread}/events", params={"after": ""}) as response:
             heard = []
@@ -129,7 +132,7 @@ def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: S
             asyncio.run(stop_over(two, thread, api))
             end = list(here)[-1]
         assert end["outcome"] == {"type": "cancelled"}
-        assert standin.exchanges[-1].closed.wait(5)
+        assert standin.exchanges[-1].closed.wait(30)
         assert "Traceback" not in two.output
 
 
@@ -154,7 +157,7 @@ def test_a_server_finds_the_runs_of_another_that_died(tmp_path, standin: StandIn
             one.kill()
             list(events)
             raise httpx.ReadError("it ended without a word")
-        read = other.settled(thread, 30)
+        read = other.settled(thread)
         assert said_by(read, "assistant")[0].startswith("One word after the other.")
         assert text_of(other.run("And now?", thread, model="of-openai")) == "You said: And now?"
 
@@ -166,23 +169,28 @@ def test_two_sends_at_once_to_two_servers_make_one_run(tmp_path, standin: StandI
         Api(two, api.person) as other,
     ):
         for _ in range(5):
-            thread = new_id()
-            standin.play(Say("One answer.", delay=0.2))
-            statuses = asyncio.run(both(api, other, thread))
+            thread, gate = new_id(), threading.Event()
+            standin.play(Say("One answer.", gate=gate))
+            statuses = asyncio.run(both(api, other, thread, gate))
             assert sorted(statuses) == [200, 409]
             api.settled(thread)
             other.settled(thread)
             assert len(said_by(api.read(thread), "user")) == 1
-            standin._answers.clear()
+            standin.forget()
 
 
-async def both(api: Api, other: Api, thread: str) -> list[int]:
+async def both(api: Api, other: Api, thread: str, gate: threading.Event) -> list[int]:
+    """The answer is whole only behind the first that is over: the other one, which is refused."""
+
     async def post(to: Api) -> int:
-        async with httpx.AsyncClient(headers=to.person.bearer, timeout=30) as client:
+        async with httpx.AsyncClient(headers=to.person.bearer, timeout=60) as client:
             body = to.body("Hello", thread, model="of-openai")
             return (await client.post(f"{to.server.url}/api/chat", json=body)).status_code
 
-    return list(await asyncio.gather(post(api), post(other)))
+    asked = [asyncio.ensure_future(post(to)) for to in (api, other)]
+    await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    gate.set()
+    return list(await asyncio.gather(*asked))
 
 
 def test_a_page_that_waits_on_a_killed_server_is_told_when_it_is_back(tmp_path, standin: StandIn):
@@ -211,8 +219,11 @@ def test_a_page_that_waits_on_a_killed_server_is_told_when_it_is_back(tmp_path, 
 def open_databases(server: Server) -> int:
     """How often the server's process has its database file open."""
     assert server.process is not None
-    files = Path(f"/proc/{server.process.pid}/fd")
-    return sum("db.sqlite3" in str(file.readlink()) for file in files.iterdir() if file.is_symlink())
+    names = []
+    for file in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has been closed since
+            names.append(str(file.readlink()))
+    return sum("db.sqlite3" in name for name in names)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in Linux's /proc")
@@ -226,7 +237,7 @@ def test_an_open_page_holds_no_connection_to_the_database(kind: str, tmp_path, s
         head += f"Cookie: {SESSION_COOKIE}={api.person.session}\r\n\r\n"
 
         def open_page() -> socket.socket:
-            page = socket.create_connection((address.host, address.port), timeout=20)
+            page = socket.create_connection((address.host, address.port), timeout=60)
             page.sendall(head.encode())
             assert page.recv(20).startswith(b"HTTP/1.1 200")
             return page
@@ -236,4 +247,5 @@ def test_an_open_page_holds_no_connection_to_the_database(kind: str, tmp_path, s
             before = open_databases(server)
             for _ in range(30):
                 pages.enter_context(open_page())
-            assert open_databases(server) <= before + 3 * 4  # the readers' own: file, log and index of each
+            own = 3 * 4  # of the threads that read: file, log and index of each
+            wait_until(lambda: open_databases(server) <= before + own, "no connection for each page")

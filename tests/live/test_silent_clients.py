@@ -15,8 +15,8 @@ from tests.server import Server
 
 pytestmark = pytest.mark.slow
 
-IDLE = 3.0
-"""Seconds; what makes progress here does so with two to spare, however busy the machine is."""
+IDLE = 8.0
+"""Seconds; what makes progress here does so with six to spare, however busy the machine is."""
 PATHS = [
     "/v1/chat/completions",
     "/v1/messages",
@@ -41,7 +41,7 @@ def person(site: Server):
 
 def said_to(site: Server, begun: bytes) -> socket.socket:
     parts = urlsplit(site.url)
-    connection = socket.create_connection((parts.hostname, parts.port), timeout=20)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=60)
     connection.sendall(begun)
     return connection
 
@@ -64,7 +64,7 @@ def test_a_body_that_stops_coming_is_408_in_the_form_of_its_door(rest: str, site
     for path, answer in answers.items():
         assert answer.startswith(b"HTTP/1.1 408 "), (path, answer)
         assert b"connection: close" in answer.lower(), path
-        assert b"Nothing of the request's body came for 3 seconds. Send it again." in answer, path
+        assert b"Nothing of the request's body came for 8 seconds. Send it again." in answer, path
     bodies = {path: answer.partition(b"\r\n\r\n")[2] for path, answer in answers.items()}
     assert json.loads(bodies["/v1/chat/completions"])["error"]["code"] == "body_timeout"
     assert json.loads(bodies["/v1/messages"])["type"] == "error"
@@ -83,11 +83,11 @@ def test_a_head_that_does_not_come_is_no_connection_for_ever(begun: bytes, site:
 def test_an_upload_that_makes_progress_may_take_longer(site: Server, person):
     def slowly():
         for _ in range(6):
-            time.sleep(IDLE * 0.25)  # not waited for: this is how slow it is
+            time.sleep(IDLE * 0.2)  # not waited for: this is how slow it is
             yield b"words "
 
     path = "/api/attachments?name=a.txt"
-    answer = httpx.post(site.url + path, content=slowly(), headers=person.bearer, timeout=20)
+    answer = httpx.post(site.url + path, content=slowly(), headers=person.bearer, timeout=60)
     assert (answer.status_code, answer.json()["size"]) == (201, 36)
 
 
@@ -102,6 +102,6 @@ def test_a_run_that_is_silent_is_not_a_body_that_is(site: Server, person):
                 end = told["cursor"]
             began = time.monotonic()
             params = {"wait": round(IDLE) + 2, "after": end}
-            answer = client.request("GET", path, params=params, content=b"x", timeout=20)
+            answer = client.request("GET", path, params=params, content=b"x", timeout=60)
             assert (answer.status_code, answer.json()["events"]) == (200, []), answer.text
             assert time.monotonic() - began > IDLE, "else nobody was silent for so long"

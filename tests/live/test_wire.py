@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import httpx
 import pytest
@@ -13,9 +14,7 @@ from tests.server import Server
 from tests.standin import Say, StandIn
 
 WEATHER = "What should I wear in San Francisco today?"
-LONG = Say("One word after the other. " * 60, pieces=10, delay=0.012)
-# Longer than the grace in which a client that left may come back.
-LONGER = Say("One word after the other. " * 400, pieces=10, delay=0.02)
+TEXT = "One word after the other. " * 60
 
 
 def test_the_weather_loop_from_end_to_end(api: Api, standin: StandIn, model: str):
@@ -37,27 +36,31 @@ def test_the_weather_loop_from_end_to_end(api: Api, standin: StandIn, model: str
 
 @pytest.mark.slow
 def test_an_event_comes_before_the_answer_is_whole(api: Api, standin: StandIn, model: str):
-    standin.play(LONG)
+    gate = threading.Event()
+    standin.play(Say(TEXT, pieces=10, gate=gate))
     with api.stream("Hello", model=model) as events:
         for event in events:
             if event["type"] == "TEXT_MESSAGE_CONTENT":
                 break
         # Not by the clock: the model is still talking while its first words have reached the client.
         assert not standin.exchanges[-1].answered.is_set()
+        gate.set()
         rest = list(events)
     assert rest[-1]["type"] == "RUN_FINISHED"
 
 
 def test_leaving_stops_the_run_and_the_model(api: Api, standin: StandIn, model: str):
-    standin.play(LONGER)
+    never = threading.Event()
+    standin.play(Say(TEXT, pieces=10, gate=never))
     thread = new_id()
     with api.stream("Hello", thread, model=model) as events:
         seen = next(event for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
-    assert standin.exchanges[-1].closed.wait(10), "the model was left to talk to nobody"
+    assert standin.exchanges[-1].closed.wait(30), "the model was left to talk to nobody"
+    never.set()
     read = api.settled(thread)
     kept = said_by(read, "assistant")[-1]
     assert kept.startswith(seen["delta"])
-    assert len(kept) < len(LONGER.text)
+    assert len(kept) < len(TEXT)
     assert "Stopped" in api.page(thread)
     assert text_of(api.run("And again", thread, model=model)) == "You said: And again"
 
@@ -86,13 +89,15 @@ def test_the_same_run_again_is_a_replay(api: Api, standin: StandIn):
 
 @pytest.mark.slow
 def test_a_second_run_beside_an_active_one_is_refused_in_words(api: Api, standin: StandIn):
-    standin.play(LONG)
+    gate = threading.Event()
+    standin.play(Say(TEXT, pieces=10, gate=gate))
     thread = new_id()
     with api.stream("Hello", thread, model="of-openai") as events:
         next(events)
         refused = api.http.post("/api/chat", json=api.body("Me too", thread))
         assert refused.status_code == 409
         assert "still being written" in refused.json()["error"]["message"]
+        gate.set()
         assert list(events)[-1]["type"] == "RUN_FINISHED"
 
 
@@ -108,12 +113,12 @@ def test_whoever_has_no_key_gets_none_of_it(server: Server, api: Api):
         ({"x-api-key": "nonsense"}, 401),
         (stranger.bearer, 404),
     ):
-        answer = httpx.post(f"{server.url}/api/chat", json=body, headers=headers)
+        answer = httpx.post(f"{server.url}/api/chat", json=body, headers=headers, timeout=60)
         assert answer.status_code == status, headers
-        read = httpx.get(f"{server.url}/api/chat", params={"threadId": thread}, headers=headers)
+        read = httpx.get(f"{server.url}/api/chat", params={"threadId": thread}, headers=headers, timeout=60)
         assert read.status_code == status, headers
     assert httpx.get(
-        f"{server.url}/api/chat?threadId={thread}", headers={"x-api-key": api.person.key}
+        f"{server.url}/api/chat?threadId={thread}", headers={"x-api-key": api.person.key}, timeout=60
     ).is_success
 
 

@@ -66,9 +66,9 @@ def test_who_goes_on_who_ends_and_who_renews_do_not_wait_in_a_circle(start: Star
         wait_until(lambda: those_waiting() == 1, "the first wait")
         ending = start(lambda: settle("ends", Amount(50)))
         wait_until(lambda: those_waiting() == 2, "the second wait")
-        start(lambda: renew(["goes on", "ends"], HOUR)).result(timeout=10)
-    going_on.result(timeout=10)
-    ending.result(timeout=10)
+        start(lambda: renew(["goes on", "ends"], HOUR)).result(timeout=60)
+    going_on.result(timeout=60)
+    ending.result(timeout=60)
     assert tokens("user:1") == 80
 
 
@@ -91,6 +91,6 @@ def test_many_who_share_people_and_groups_all_get_through(start: Start):
         return booked
 
     with ThreadPoolExecutor(3) as threads:
-        booked = sum(threads.map(work, map(random.Random, range(3)), timeout=60), Counter())
+        booked = sum(threads.map(work, map(random.Random, range(3)), timeout=100), Counter())
     assert {subject: tokens(subject) for subject in subjects} == booked
     assert not Reservation.objects.exists()

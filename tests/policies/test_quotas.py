@@ -208,7 +208,7 @@ def test_of_many_that_begin_at_once_over_connections_of_their_own_only_so_many_g
 
     def begin(name: str) -> None:
         try:
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             with transaction.atomic():
                 over = admit([account, of("group:1", "team", requests_per_day=9)], name, NEED)
             if over is None:
@@ -220,6 +220,6 @@ def test_of_many_that_begin_at_once_over_connections_of_their_own_only_so_many_g
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     assert len(admitted) == 3
     assert (used(span="day").requests, used("group:1").requests, Reservation.objects.count()) == (3, 3, 6)

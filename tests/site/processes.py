@@ -33,7 +33,11 @@ def manage(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> object:
+PATIENCE = 100.0
+"""Seconds that are waited for what has to come, on a machine that has much else to do: less than a test may take."""
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> object:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -66,11 +70,11 @@ class Site:
         return found[0] if found else ""
 
     def get(self, path: str, **options) -> httpx.Response:
-        return httpx.get(self.address + path, timeout=20, **options)
+        return httpx.get(self.address + path, timeout=60, **options)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def doctor(server: Server, *arguments: str) -> tuple[int, Found]:
         env=environment(**server.settings),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert not done.stderr, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
@@ -111,7 +111,7 @@ def running(command: list[str], log: Path, port: int, **env: str) -> Iterator[No
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _listens(port: int) -> bool:
@@ -172,7 +172,7 @@ def caddy(server: Server, folder: Path) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/healthz", verify=False, timeout=5).status_code == 200
+        return httpx.get(f"{url}/healthz", verify=False, timeout=20).status_code == 200
     except httpx.HTTPError:
         return False
 

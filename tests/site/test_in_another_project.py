@@ -96,7 +96,7 @@ def address(project) -> Iterator[str]:
         yield str(wait_until(told, "the line with the address"))
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def key(project, address) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def browser(address) -> Iterator[httpx.Client]:
     """Signed in by Django's own login."""
-    with httpx.Client(base_url=address, timeout=30) as client:
+    with httpx.Client(base_url=address, timeout=60) as client:
         form = {
             "username": "ada",
             "password": PASSWORD,
@@ -124,7 +124,7 @@ def token(client: httpx.Client, page: str) -> str:
 
 
 def test_the_page_opens_behind_djangos_own_login_without_links_that_lead_nowhere(address, browser):
-    stranger = httpx.get(f"{address}/assistant/", timeout=30)
+    stranger = httpx.get(f"{address}/assistant/", timeout=60)
     assert (stranger.status_code, stranger.headers["location"]) == (302, "/admin/login/?next=/assistant/")
     page = browser.get("/assistant/")
     assert page.status_code == 200

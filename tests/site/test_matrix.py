@@ -607,13 +607,13 @@ async def opened(caller: Caller, ids: dict[str, str]) -> WebsocketCommunicator:
     headers = [(b"host", callers.HOST.encode())]
     headers += [(name.encode(), text.encode()) for name, text in caller.headers.items()]
     talk = WebsocketCommunicator(asgi.application, f"/ws/threads/{ids['thread_id']}/", headers=headers)
-    assert (await talk.connect(timeout=5))[0]
+    assert (await talk.connect(timeout=60))[0]
     return talk
 
 
 async def said(talk: WebsocketCommunicator) -> str:
     while True:
-        message = await talk.receive_output(timeout=5)
+        message = await talk.receive_output(timeout=60)
         if message["type"] == "websocket.close":
             return str(message["code"])
         answer = json.loads(message["text"])

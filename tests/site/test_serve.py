@@ -68,7 +68,7 @@ def test_a_head_that_does_not_end_is_read_no_further(piece, site):
     """One header without an end, and headers without an end."""
     host, port = site.address.removeprefix("http://").split(":")
     taken = 0
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
         raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
         try:
             while taken < 50_000_000:
@@ -87,7 +87,7 @@ def test_trailers_that_do_not_end_are_read_no_further(piece, site):
     """What a client may send behind the last chunk of a body."""
     host, port = site.address.removeprefix("http://").split(":")
     taken = 0
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
         raw.sendall(
             b"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-More: "
@@ -105,7 +105,7 @@ def test_trailers_that_do_not_end_are_read_no_further(piece, site):
 def test_trailers_are_no_headers_of_the_request(site):
     """A proxy vouches for headers, and has not seen these; here one would be the host that is asked."""
     host, port = site.address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
         raw.sendall(
             b"POST /accounts/login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
             b"Connection: close\r\n\r\n2\r\na=\r\n0\r\nAuthorization: Bearer of-a-trailer\r\n"
@@ -119,7 +119,7 @@ def test_trailers_are_no_headers_of_the_request(site):
 
 def test_only_a_get_may_become_a_socket_and_what_else_asks_for_one_is_answered(site):
     host, port = site.address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
         raw.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nContent-Length: 2\r\n\r\n{}"
@@ -154,7 +154,7 @@ async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, 
     url = site.address.replace("http", "ws") + path
     own = site.address if origin == "own" else origin
     try:
-        async with asyncio.timeout(10), websockets.connect(url, origin=own) as sock:
+        async with asyncio.timeout(60), websockets.connect(url, origin=own) as sock:
             await sock.wait_closed()
             answer = sock.close_code
     except websockets.InvalidStatus as exc:
@@ -168,7 +168,7 @@ async def told_to_the_probe(site, said, **options):
     token = TimestampSigner(key=key, salt=probe.SALT).sign("doctor")
     url = f"{site.address.replace('http', 'ws')}/ws/healthz/?token={token}"
     heard = ""
-    async with asyncio.timeout(20), websockets.connect(url, max_size=None, **options) as sock:
+    async with asyncio.timeout(60), websockets.connect(url, max_size=None, **options) as sock:
         await sock.send(said)
         with suppress(websockets.ConnectionClosedError):
             while len(heard) <= 1:  # at first it counts

@@ -67,7 +67,7 @@ def test_a_skip_that_nothing_makes_good_fails_in_ci_alone(ci, ended, tmp_path):
         env={**os.environ, "CI": ci},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=110,
         check=False,
     ).stdout
     assert ended in told, told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from datetime import UTC, date, datetime, timedelta
@@ -28,6 +29,12 @@ from chatsite.usage.tally import Tally, Use, percentile
 PAGE = reverse("admin:usage_day_changelist")
 HOSTILE = "</svg><script>alert(1)</script>"
 TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture(autouse=True)
+def _today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day of this test, which may not be that on which this file was read."""
+    monkeypatch.setattr(sys.modules[__name__], "TODAY", datetime.now(UTC).date())
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def _paced(about: str, came: list[float], advice: str) -> Finding:
     if len(came) != probe.TICKS:
         return wrong(about, f"{len(came)} of {probe.TICKS} events arrived", advice)
     spread, sent = came[-1] - came[0], probe.EVERY * (probe.TICKS - 1)
-    if spread < sent / 2:
+    if spread < sent / 5:  # held back they come at once; and a busy machine may read the first of them late
         return wrong(
             about, f"is held back: what was sent over {sent:.1f} s came within {spread:.2f} s", advice
         )
