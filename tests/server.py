@@ -4,7 +4,8 @@
         ada = server.people(1)[0]
         server.client(ada).get("/")
 
-A server keeps its data folder and its port over `stop`, `kill` and `start`, so a browser finds it again.
+A server keeps its data folder and its port over `stop`, `kill` and `start`, so a browser finds it again; nobody else is
+given that port meanwhile.
 Another one on the same data is `server.sibling(folder)`.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from tests.site.processes import ROOT, environment, manage, wait_until
+from tests.site.processes import ROOT, environment, held_port, manage, wait_until
 
 PASSWORD = "a long enough secret"
 SESSION_COOKIE = "threadloom_session"
@@ -67,6 +69,7 @@ class Server:
         self.settings = {"DATA_DIR": str(self.data), "PORT": "0", **settings}
         self.log = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._port: socket.socket | None = None
         self.url = ""
         self._told = 0
 
@@ -78,6 +81,9 @@ class Server:
     def start(self) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         begin = len(self.output)
+        if self.settings["PORT"] == "0" and sys.platform == "linux":
+            self._port = held_port()
+            self.settings["PORT"] = str(self._port.getsockname()[1])
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "serve"],
@@ -120,6 +126,8 @@ class Server:
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
             self.kill()
+        if self._port is not None:
+            self._port.close()
 
     # -- what it says
 

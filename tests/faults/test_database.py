@@ -22,9 +22,9 @@ import httpx
 import psycopg
 import pytest
 
-from bench.common import free_port
 from tests.faults.sites import Site, Told
 from tests.server import Server
+from tests.site.processes import held_port
 from tests.site.test_several_processes import missing
 from tests.standin import Say, StandIn
 
@@ -178,7 +178,8 @@ class Postgres:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        self._held = held_port()
+        self.port = self._held.getsockname()[1]
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         self.bin = found[-1].parent if found else Path(shutil.which("initdb") or "/nowhere/initdb").parent
         if not (self.bin / "initdb").exists():
@@ -207,6 +208,10 @@ class Postgres:
     def die(self) -> None:
         self._run("pg_ctl", "-m", "immediate", "stop")
 
+    def forget(self) -> None:
+        self._held.close()
+        shutil.rmtree(self.folder)
+
 
 @pytest.fixture
 def postgres() -> Iterator[Postgres]:
@@ -219,7 +224,7 @@ def postgres() -> Iterator[Postgres]:
     yield postgres
     with contextlib.suppress(subprocess.CalledProcessError):
         postgres.die()
-    shutil.rmtree(folder)
+    postgres.forget()
 
 
 async def test_a_database_that_is_gone_for_ten_seconds_loses_nothing_that_was_kept(

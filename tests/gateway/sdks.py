@@ -38,16 +38,16 @@ class Async(Sdk):
     async def read(self, **body: Any) -> list[Any]:
         return [event async for event in await self.answers.create(stream=True, **body)]
 
-    async def leave(self, **body: Any) -> float:
-        """Read one event, and go. When that was."""
+    async def leave(self, _: float, **body: Any) -> float:
+        """Read one event, however long it takes to come, and go. When that was."""
         async with await self.answers.create(stream=True, **body) as stream:
             await anext(aiter(stream))
             return time.monotonic()
 
-    async def give_up(self, **body: Any) -> float:
-        """Wait for a moment for an answer that does not come. When that was over."""
+    async def give_up(self, seconds: float, **body: Any) -> float:
+        """Wait so long for an answer that does not come. When that was over."""
         with suppress(self.errors.APITimeoutError):
-            await self.answers.create(timeout=0.2, **body)
+            await self.answers.create(timeout=seconds, **body)
         return time.monotonic()
 
     async def listed(self, **query: Any) -> list[str]:
@@ -80,7 +80,7 @@ class Sync(Sdk):
     async def read(self, **body: Any) -> list[Any]:
         return await asyncio.to_thread(lambda: list(self.answers.create(stream=True, **body)))
 
-    async def leave(self, **body: Any) -> float:
+    async def leave(self, _: float, **body: Any) -> float:
         def leave() -> float:
             with self.answers.create(stream=True, **body) as stream:
                 next(iter(stream))
@@ -88,9 +88,9 @@ class Sync(Sdk):
 
         return await asyncio.to_thread(leave)
 
-    async def give_up(self, **body: Any) -> float:
+    async def give_up(self, seconds: float, **body: Any) -> float:
         with suppress(self.errors.APITimeoutError):
-            await asyncio.to_thread(lambda: self.answers.create(timeout=0.2, **body))
+            await asyncio.to_thread(lambda: self.answers.create(timeout=seconds, **body))
         return time.monotonic()
 
     async def listed(self, **query: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -44,6 +45,15 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = PATI
             return value
         time.sleep(0.05)
     raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def held_port() -> socket.socket:
+    """A port of loopback that no other process is given while this is open, though it may be named to a server, as
+    often as it is started: a socket that listens to nobody is in the way of none that may share the address."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 class Site:
