@@ -258,6 +258,13 @@ class StandIn:
         return [what for tool, what in lines if tool == name]
 
 
+def be_patient(patch: Any) -> None:
+    """Servers may take as long to come, and to list their tools, as a busy machine does. `patch` is `monkeypatch`."""
+    patch.setattr("agent.mcp.guarded.CONNECT_FOR", 60.0)
+    patch.setattr("agent.mcp.server.OPEN_FOR", 60.0)
+    patch.setattr("agent.mcp.servers.FIRST_WAIT", 60.0)
+
+
 def command(log: Path) -> list[str]:
     """What starts one that speaks over its standard streams."""
     return [sys.executable, "-m", "tests.mcp_server", str(log), "-"]

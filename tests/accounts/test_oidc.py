@@ -54,10 +54,12 @@ def leave(client: Client, start: str = "/accounts/oidc/login/", **form: str) -> 
 
 def allowed(address: str, answer: str = "yes") -> str:
     """The path on our side to which the provider sends the browser back."""
-    page = httpx.get(address).text
+    page = httpx.get(address, timeout=60).text
     form = {name: html.unescape(value) for name, value in re.findall(r'name="([^"]+)" value="([^"]*)"', page)}
     issuer = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    back = urlsplit(httpx.post(f"{issuer}/authorize", data=form | {"answer": answer}).headers["Location"])
+    back = urlsplit(
+        httpx.post(f"{issuer}/authorize", data=form | {"answer": answer}, timeout=60).headers["Location"]
+    )
     return f"{back.path}?{back.query}"
 
 

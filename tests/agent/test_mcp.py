@@ -20,7 +20,7 @@ from agent.mcp.listing import names_of
 from agent.mcp.session import list_tools
 from agent.messages import ImagePart, TextPart
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput
-from tests.mcp_server import PNG, ROOT, SECRET, StandIn, command, stand_in
+from tests.mcp_server import PNG, ROOT, SECRET, StandIn, be_patient, command, stand_in
 
 URL = "http://127.0.0.1:1/mcp"
 WITHIN = 60.0
@@ -122,7 +122,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Any]:
+def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    be_patient(monkeypatch)
     opened: list[Servers] = []
 
     def to(**entries: dict[str, Any]) -> Servers:
@@ -282,7 +283,7 @@ async def test_a_session_that_the_server_forgot_is_opened_again_and_the_call_is_
     import httpx
 
     tools = await tools_of(connect(t={"url": server.at("/old")}))
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         await client.get(server.at("/forget"))
     before = len(server.calls("write"))
     assert await call(tools["write"]) == "write: {}"

@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from channels.testing import HttpCommunicator
 from django.test import AsyncClient
 
 from agent.errors import ProviderUnreachable
@@ -20,6 +19,7 @@ from chatsite.chat.models import Message, Run, Thread
 from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import row_of, until
 from tests.chat.test_runs import WEATHER
+from tests.communicators import HttpCommunicator
 
 # The first request of a fresh ASGI thread may open connections that the collector closes later.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -309,11 +309,11 @@ async def _open_and_leave(key, sent, seen=3):
     communicator = HttpCommunicator(application, "POST", "/api/chat", body=json.dumps(sent).encode())
     communicator.scope["headers"] = _scope(key)["headers"]
     await communicator.send_input({"type": "http.request", "body": json.dumps(sent).encode()})
-    assert (await communicator.receive_output(60))["status"] == 200
+    assert (await communicator.receive_output())["status"] == 200
     for _ in range(seen):
-        await communicator.receive_output(60)
+        await communicator.receive_output()
     await communicator.send_input({"type": "http.disconnect"})
-    await communicator.wait(60)
+    await communicator.wait()
 
 
 async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, settled, monkeypatch):

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from channels.testing import HttpCommunicator
 
 from agent.providers.scripted import Turn
 from chatsite.accounts import keys
@@ -21,6 +20,7 @@ from tests.chat.conftest import row_of
 from tests.chat.test_api import body, frames, post
 from tests.chat.test_api_waiting import PICK, PICKS, of_type, resume
 from tests.chat.test_approvals import ASKS
+from tests.communicators import HttpCommunicator
 
 # The first request of a fresh ASGI thread may open connections that the collector closes later.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -41,11 +41,11 @@ async def reading(key, method="POST", address="/api/chat", sent=None):
     await communicator.send_input(
         {"type": "http.request", "body": json.dumps(sent).encode() if sent else b""}
     )
-    assert (await communicator.receive_output(60))["status"] == 200
-    await communicator.receive_output(60)
+    assert (await communicator.receive_output())["status"] == 200
+    await communicator.receive_output()
     yield
     await communicator.send_input({"type": "http.disconnect"})
-    await communicator.wait(60)
+    await communicator.wait()
 
 
 async def get(http, key, **query) -> httpx.Response:

@@ -69,7 +69,7 @@ async def polled(http, key, done) -> list[tuple[str, dict]]:
 async def by_socket(key, done, count, after="") -> list[tuple[str, dict]]:
     communicator = socket(done.thread.public_id, by_key(key), after=after)
     assert (await communicator.connect())[0]
-    frames = [json.loads(await communicator.receive_from(10)) for _ in range(count)]
+    frames = [json.loads(await communicator.receive_from()) for _ in range(count)]
     await communicator.disconnect()
     return [(frame["cursor"], frame["event"]) for frame in frames]
 
@@ -271,7 +271,7 @@ async def stream_until_cut(key, done, way: str, opened: asyncio.Event) -> None:
         communicator = socket(thread_id, by_key(key), after=f"{done.run.public_id}:0")
         assert (await communicator.connect())[0]
         opened.set()
-        while (await communicator.receive_output(60))["type"] != "websocket.close":
+        while (await communicator.receive_output())["type"] != "websocket.close":
             pass
         return
     async with httpx.AsyncClient(

@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from channels.testing import WebsocketCommunicator
 from django.db import OperationalError
 from django.test import AsyncClient
 
@@ -20,6 +19,7 @@ from tests.agent.agui_validation import assert_valid_run
 from tests.chat.conftest import until
 from tests.chat.test_api import frames
 from tests.chat.test_runs import WEATHER, begin, told
+from tests.communicators import WebsocketCommunicator
 
 HTMX = {"HX-Request": "true"}
 
@@ -199,7 +199,7 @@ async def received(communicator, kind) -> list[dict]:
     """Everything up to the event of this type."""
     seen = []
     while not seen or seen[-1].get("event", {}).get("type") != kind:
-        seen.append(json.loads(await communicator.receive_from(10)))
+        seen.append(json.loads(await communicator.receive_from()))
     return seen
 
 
@@ -257,11 +257,11 @@ async def test_a_bad_frame_gets_words_and_the_socket_stays(person, key, plays, s
     communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
     assert (await communicator.connect())[0]
     await communicator.send_to(text_data=sent)
-    answer = json.loads(await communicator.receive_from(5))
+    answer = json.loads(await communicator.receive_from())
     assert answer["type"] == "problem"
     assert words in answer["message"]
     await communicator.send_to(text_data='{"type": "stop", "id": "x"}')
-    assert json.loads(await communicator.receive_from(5)) == {"type": "done", "runId": None, "id": "x"}
+    assert json.loads(await communicator.receive_from()) == {"type": "done", "runId": None, "id": "x"}
     await communicator.disconnect()
 
 
@@ -277,7 +277,7 @@ async def test_a_socket_to_anothers_thread_or_without_a_key_is_closed_with_the_r
     for headers, code in (([by_key(foreign)], 4404), ([], 4401), ([by_key("wrong")], 4401)):
         communicator = socket(done.thread.public_id, *headers)
         assert (await communicator.connect())[0]
-        assert (await communicator.receive_output(60)) == {"type": "websocket.close", "code": code}
+        assert (await communicator.receive_output()) == {"type": "websocket.close", "code": code}
 
 
 async def test_a_socket_that_comes_while_the_database_is_away_is_told_to_come_again(person, key, monkeypatch):
@@ -287,7 +287,7 @@ async def test_a_socket_that_comes_while_the_database_is_away_is_told_to_come_ag
     monkeypatch.setattr("chatsite.chat.access.entering", away)
     communicator = socket("t", by_key(key))
     assert (await communicator.connect())[0]
-    assert (await communicator.receive_output(60)) == {"type": "websocket.close", "code": 1013}
+    assert (await communicator.receive_output()) == {"type": "websocket.close", "code": 1013}
 
 
 async def test_an_address_that_brings_one_wrong_key_after_another_waits_at_every_door(
@@ -319,7 +319,7 @@ async def test_an_address_that_brings_one_wrong_key_after_another_waits_at_every
     communicator = socket("t", by_key("tl-wrong"))
     communicator.scope["client"] = ("192.0.2.9", 1)
     assert (await communicator.connect())[0]
-    assert (await communicator.receive_output(60)) == {"type": "websocket.close", "code": 4429}
+    assert (await communicator.receive_output()) == {"type": "websocket.close", "code": 4429}
     assert (await ask("/api/chat?threadId=t", key, "198.51.100.1")).status_code == 404
 
 
@@ -334,13 +334,13 @@ async def test_a_socket_with_a_key_of_the_gateway_alone_is_closed_with_the_reaso
     await db.write(lambda: ApiKey.objects.update(scopes=["gateway"]))
     communicator = socket(done.thread.public_id, by_key(key))
     assert (await communicator.connect())[0]
-    assert (await communicator.receive_output(60)) == {"type": "websocket.close", "code": 4403}
+    assert (await communicator.receive_output()) == {"type": "websocket.close", "code": 4403}
     await db.write(lambda: ApiKey.objects.update(scopes=["chat"]))
     communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
     assert (await communicator.connect())[0]
     await db.write(lambda: ApiKey.objects.update(scopes=["gateway"]))
     await communicator.send_to(text_data='{"type": "send", "text": "Still here"}')
-    assert (await communicator.receive_output(60)) == {"type": "websocket.close", "code": 4403}
+    assert (await communicator.receive_output()) == {"type": "websocket.close", "code": 4403}
     assert await db.read(Run.objects.count) == 1
 
 
@@ -396,7 +396,7 @@ async def test_an_open_socket_ends_when_its_key_is_revoked_and_takes_no_command(
         if command is not None:
             await communicator.send_to(text_data=command)
         async with asyncio.timeout(60):
-            while (said := await communicator.receive_output(60))["type"] != "websocket.close":
+            while (said := await communicator.receive_output())["type"] != "websocket.close":
                 pass
         assert said["code"] == 4401
     assert await db.read(Run.objects.count) == 1
@@ -424,7 +424,7 @@ async def test_half_a_surrogate_pair_in_a_commands_id_leaves_the_socket_open(per
     communicator = socket(done.thread.public_id, by_key(key), after=await end_of(done))
     assert (await communicator.connect())[0]
     await communicator.send_to(text_data='{"type": "stop", "id": "\\ud800"}')
-    assert json.loads(await communicator.receive_from(5))["id"] == "\ud800"
+    assert json.loads(await communicator.receive_from())["id"] == "\ud800"
     await communicator.disconnect()
 
 
@@ -444,7 +444,7 @@ async def test_a_name_that_no_database_holds_is_one_that_nothing_has(person, key
         {"type": "send", "text": "Hi", "attachments": [character]},
     ):
         await communicator.send_to(text_data=json.dumps({**asked, "id": 1}))
-        said = json.loads(await communicator.receive_from(5))
+        said = json.loads(await communicator.receive_from())
         assert said["id"] == 1, said
         assert (said["type"], said.get("runId")) == ("done", None) or said["type"] == "problem", said
     await communicator.disconnect()

@@ -28,7 +28,7 @@ from tests.chat.dying import kill
 from tests.chat.test_approvals import answer, asked, ledger, yes
 from tests.chat.test_policies import everybody_may
 from tests.chat.test_runs import begin, told, transcript_of
-from tests.mcp_server import PNG, SECRET, StandIn, stand_in
+from tests.mcp_server import PNG, SECRET, StandIn, be_patient, stand_in
 
 pytestmark = pytest.mark.slow
 
@@ -40,8 +40,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def has() -> Iterator[Any]:
+def has(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`has(server)`: the tools of this process are its."""
+    be_patient(monkeypatch)
 
     def use(*servers: StandIn, **more: Any) -> Servers:
         entries = [{"name": f"s{n}", "url": each.at(), **more} for n, each in enumerate(servers)]

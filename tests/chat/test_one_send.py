@@ -52,7 +52,7 @@ class Sender:
         assert (await communicator.connect())[0]
         command = {"type": "send", "text": text, "clientId": id, "id": 1}
         await communicator.send_to(text_data=json.dumps(command))
-        while (answer := json.loads(await communicator.receive_from(10))).get("id") != 1:
+        while (answer := json.loads(await communicator.receive_from())).get("id") != 1:
             pass
         await communicator.disconnect()
         return 200 if answer["type"] == "done" else 409

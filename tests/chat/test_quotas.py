@@ -7,7 +7,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from channels.testing import WebsocketCommunicator
 from django.db.models import Sum
 
 from agent.events import RunFinished
@@ -28,6 +27,7 @@ from tests.chat.conftest import row_of, until
 from tests.chat.test_api import body, post
 from tests.chat.test_approvals import ASKS, answer, asked, yes
 from tests.chat.test_runs import begin, told
+from tests.communicators import WebsocketCommunicator
 
 A_CALL = {"city": "San Francisco"}
 
@@ -88,7 +88,7 @@ async def test_over_a_limit_every_door_says_when_to_come_back(person, key, plays
     socket = WebsocketCommunicator(application, f"/ws/threads/{thread}/", headers=headers)
     assert (await socket.connect())[0]
     await socket.send_json_to({"type": "send", "text": "And?", "id": 7})
-    while (said := json.loads(await socket.receive_from(timeout=60))).get("id") != 7:
+    while (said := json.loads(await socket.receive_from())).get("id") != 7:
         pass
     assert (said["code"], said["retryAfter"] > 0) == ("quota_exceeded", True)
     await socket.disconnect()

@@ -87,6 +87,6 @@ async def error_of(client: httpx.AsyncClient, method: str, path: str, who: dict[
 
 async def closed_with(server: Server, who: dict[str, str]) -> int | None:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/t1/"
-    async with asyncio.timeout(60), websockets.connect(url, additional_headers=who) as sock:
+    async with asyncio.timeout(60), websockets.connect(url, open_timeout=60, additional_headers=who) as sock:
         await sock.wait_closed()
         return sock.close_code

@@ -34,7 +34,7 @@ async def command(server: Server, person: Person, thread: str, body: str) -> Non
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
     async with (
         asyncio.timeout(60),
-        websockets.connect(url, additional_headers=person.bearer) as sock,
+        websockets.connect(url, open_timeout=60, additional_headers=person.bearer) as sock,
     ):
         await sock.send(body)
         async for said in sock:

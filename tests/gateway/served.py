@@ -16,7 +16,7 @@ MODEL = "stand-in"
 SECRET = "endpoint-secret-1234"
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-QUICK = Timeouts(connect=5, first_byte=20, idle=20)
+QUICK = Timeouts(connect=30, first_byte=30, idle=30)
 
 
 def openai_at(standin: StandIn, name: str = "openai", timeouts: Timeouts = QUICK, **more: Any) -> Endpoint:

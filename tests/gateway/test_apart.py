@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("http")  # which closes what the loop share
 
 
 async def sent(url: str, reach: Reach = Reach.ANYWHERE) -> upstream.Answer:
-    timeouts, patience = Timeouts(5, 5, 5), aiohttp.ClientTimeout()
+    timeouts, patience = Timeouts(30, 30, 30), aiohttp.ClientTimeout()
     return await upstream.send(URL(url), json.dumps(asking()).encode(), {}, timeouts, patience, reach)
 
 

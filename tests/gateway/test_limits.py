@@ -225,6 +225,7 @@ async def two(settings, monkeypatch):
         missing("TEST_REDIS_URL names no Redis server")
     settings.REDIS_URL = url
     monkeypatch.setattr(shared_limits, "PREFIX", f"threadloom-test:{os.getpid()}:{time.monotonic_ns()}")
+    monkeypatch.setattr(shared_limits, "TIMEOUT", 60.0)  # else a busy machine's Redis is one that is away
     clients = [SharedLimits(url), SharedLimits(url)]
     yield [Sharing(client, monkeypatch) for client in clients]
     own = redis.Redis.from_url(url)

@@ -109,7 +109,7 @@ async def test_a_short_retry_after_is_waited_for_and_a_long_one_told(http, stand
 async def test_silence_before_the_first_byte_is_504_or_the_next_endpoint(
     http, standin, other, path, dialect, at, kind
 ):
-    slow = at(standin, "slow", timeouts=Timeouts(connect=5, first_byte=0.5, idle=20))
+    slow = at(standin, "slow", timeouts=Timeouts(connect=30, first_byte=0.5, idle=20))
     serve(slow)
     standin.play(Broken(kind))
     answer = await http.post(path, json=asking(stream=True))
@@ -122,7 +122,7 @@ async def test_silence_before_the_first_byte_is_504_or_the_next_endpoint(
 
 @each_dialect
 async def test_silence_in_the_stream_ends_it_with_an_error(http, standin, path, dialect, at):
-    serve(at(standin, timeouts=Timeouts(connect=5, first_byte=20, idle=0.3)))
+    serve(at(standin, timeouts=Timeouts(connect=30, first_byte=20, idle=0.3)))
     standin.play(Broken("hang_stream"))
     answer = await http.post(path, json=asking(stream=True))
     last = answer.text.rpartition("data: ")[2]

@@ -275,7 +275,7 @@ async def test_both_sdks_raise_their_own_error_for_what_is_refused_here(driver, 
 async def test_both_sdks_see_a_stream_that_breaks_off_as_an_error(
     openai_sdk, anthropic_sdk, standin, at, kind
 ):
-    serve(at(standin, timeouts=Timeouts(connect=5, first_byte=20, idle=0.3)))
+    serve(at(standin, timeouts=Timeouts(connect=30, first_byte=20, idle=0.3)))
     standin.play(Broken(kind), Broken(kind))
     with pytest.raises(openai_sdk.errors.APIError):
         await openai_sdk.read(**chat())

@@ -20,7 +20,7 @@ from chatsite.gateway.hooks.server_tools import ServerTools
 from chatsite.gateway.models import ExchangeCall
 from tests.gateway.conftest import off_loop
 from tests.gateway.hook_values import context, results_in, turn
-from tests.mcp_server import stand_in
+from tests.mcp_server import be_patient, stand_in
 
 
 class Kept:
@@ -372,8 +372,9 @@ async def test_the_calls_of_a_turn_have_an_end_together(kept, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_tools_of_an_mcp_server_are_asked_for_like_any_other(tmp_path):
+async def test_tools_of_an_mcp_server_are_asked_for_like_any_other(tmp_path, monkeypatch):
     """They are known only when that server was asked, behind the making of the hook."""
+    be_patient(monkeypatch)
     kept, servers = Kept(), None
     hook = ServerTools(lambda: ToolRegistry(servers.tools() if servers else ()), kept=kept)
     said = await refusal(hook, asking("s__add"))

@@ -138,7 +138,7 @@ def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: S
 
 async def stop_over(server: Server, thread: str, api: Api) -> None:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
-    async with websockets.connect(url, additional_headers=api.person.bearer) as sock:
+    async with websockets.connect(url, open_timeout=60, additional_headers=api.person.bearer) as sock:
         await sock.send('{"type": "stop", "id": 1}')
         while json.loads(await sock.recv()).get("id") != 1:
             pass

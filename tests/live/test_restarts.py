@@ -40,7 +40,7 @@ class Follower:
         while not done():
             try:
                 async with websockets.connect(
-                    f"{self.url}?after={self.cursor}", additional_headers=self.headers
+                    f"{self.url}?after={self.cursor}", additional_headers=self.headers, open_timeout=60
                 ) as sock:
                     self.connections += 1
                     while not done():

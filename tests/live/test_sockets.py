@@ -63,7 +63,10 @@ async def socket(
     more = dict(headers or {})
     if cookie is not None:
         more["Cookie"] = f"{SESSION_COOKIE}={cookie.session}"
-    async with asyncio.timeout(60), websockets.connect(url, additional_headers=more, origin=origin) as sock:  # type: ignore[arg-type]
+    async with (
+        asyncio.timeout(60),
+        websockets.connect(url, open_timeout=60, additional_headers=more, origin=origin) as sock,
+    ):  # type: ignore[arg-type]
         yield sock
 
 

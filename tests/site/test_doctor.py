@@ -30,7 +30,7 @@ from chatsite.chat.tools import remote
 from chatsite.operator import probe
 from chatsite.operator.doctor import database, files, findings, models, tool_servers
 from chatsite.operator.doctor.findings import Level
-from tests.mcp_server import SECRET, stand_in
+from tests.mcp_server import SECRET, be_patient, stand_in
 from tests.server import Server
 from tests.site.processes import ROOT, environment, wait_until
 
@@ -257,7 +257,7 @@ def test_a_fresh_installation_is_well_and_lacks_a_model(tmp_path):
         old = signing.TimestampSigner(salt=probe.SALT).sign("doctor")
         for path in ("/healthz/seen", "/healthz/stream"):
             for token in ("", "?token=x", f"?token={old}"):
-                assert httpx.get(server.url + path + token).status_code == 404
+                assert httpx.get(server.url + path + token, timeout=60).status_code == 404
 
 
 # -- what it finds without asking anybody
@@ -352,6 +352,7 @@ def test_each_mcp_server_has_a_line_with_what_it_offers_or_lacks_and_no_secret(
         )
         remote.use_servers(None)
         monkeypatch.setattr(tool_servers, "MOST_TAKEN", 3)
+        be_patient(monkeypatch)
         try:
             found = list(tool_servers.tool_servers())
         finally:

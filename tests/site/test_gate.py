@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
-from channels.testing import WebsocketCommunicator
 
 from chatsite.operator.gate import Gate
+from tests.communicators import WebsocketCommunicator
 
 KEY = {"Authorization": "Bearer tl_nobody"}
 FAR, HERE = "203.0.113.5", "127.0.0.1"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import pytest
-from channels.testing import WebsocketCommunicator
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.urls import URLResolver, get_resolver, reverse
@@ -25,6 +24,7 @@ from chatsite.chat.commands import values
 from chatsite.chat.process import rounds
 from chatsite.gateway import auth
 from chatsite.gateway.recorder import recorder
+from tests.communicators import WebsocketCommunicator
 from tests.site import callers
 from tests.site.callers import Caller, World, ask
 
@@ -607,13 +607,13 @@ async def opened(caller: Caller, ids: dict[str, str]) -> WebsocketCommunicator:
     headers = [(b"host", callers.HOST.encode())]
     headers += [(name.encode(), text.encode()) for name, text in caller.headers.items()]
     talk = WebsocketCommunicator(asgi.application, f"/ws/threads/{ids['thread_id']}/", headers=headers)
-    assert (await talk.connect(timeout=60))[0]
+    assert (await talk.connect())[0]
     return talk
 
 
 async def said(talk: WebsocketCommunicator) -> str:
     while True:
-        message = await talk.receive_output(timeout=60)
+        message = await talk.receive_output()
         if message["type"] == "websocket.close":
             return str(message["code"])
         answer = json.loads(message["text"])

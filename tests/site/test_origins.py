@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from channels.testing import WebsocketCommunicator
 
 from chatsite.origins import KnownOrigin
+from tests.communicators import WebsocketCommunicator
 
 
 async def opens(scope: Any, receive: Any, send: Any) -> None:

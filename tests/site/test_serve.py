@@ -154,7 +154,7 @@ async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, 
     url = site.address.replace("http", "ws") + path
     own = site.address if origin == "own" else origin
     try:
-        async with asyncio.timeout(60), websockets.connect(url, origin=own) as sock:
+        async with asyncio.timeout(60), websockets.connect(url, open_timeout=60, origin=own) as sock:
             await sock.wait_closed()
             answer = sock.close_code
     except websockets.InvalidStatus as exc:
@@ -168,7 +168,10 @@ async def told_to_the_probe(site, said, **options):
     token = TimestampSigner(key=key, salt=probe.SALT).sign("doctor")
     url = f"{site.address.replace('http', 'ws')}/ws/healthz/?token={token}"
     heard = ""
-    async with asyncio.timeout(60), websockets.connect(url, max_size=None, **options) as sock:
+    async with (
+        asyncio.timeout(60),
+        websockets.connect(url, open_timeout=60, max_size=None, **options) as sock,
+    ):
         await sock.send(said)
         with suppress(websockets.ConnectionClosedError):
             while len(heard) <= 1:  # at first it counts
