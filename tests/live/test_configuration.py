@@ -9,6 +9,7 @@ import pytest
 from tests.live.api import Api
 from tests.live.conftest import endpoints
 from tests.server import PASSWORD, Server
+from tests.site.processes import wait_until
 from tests.standin import StandIn
 
 WEATHER = "What should I wear in San Francisco today?"
@@ -22,7 +23,13 @@ def picker(page: str) -> list[str]:
 def test_models_that_are_not_listed_are_asked_of_the_endpoint(tmp_path, standin: StandIn):
     settings = {**endpoints(standin), "DEFAULT_MODEL": "stand-in-mini"}
     with Server(tmp_path, **settings) as server, server.client(server.people(1)[0]) as client:
-        page = client.get("/").text
+
+        def asked() -> str:
+            """The page, once the endpoint has answered in time: it has three seconds, and is asked again later."""
+            page = client.get("/").text
+            return page if "stand-in-mini" in picker(page) else ""
+
+        page = str(wait_until(asked, "the endpoint's list"))
         assert picker(page) == ["stand-in", "stand-in-mini", "demo"]  # as the endpoint lists them
         assert re.search(r'value="stand-in-mini" selected', page)
         assert "sk-" not in page

@@ -207,4 +207,4 @@ def test_a_long_fence_takes_no_time_at_all():
     began = time.process_time()
     for end in range(0, len(text), 2_000):
         blocks.feed(text[:end], is_open=True)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5

@@ -247,7 +247,7 @@ def test_messages_that_are_the_same_cost_nothing():
     for n in range(100):
         active = state_of(ASK, bot(TextPart("a" * n)))
         writer.update(replace(active, segments=(*old, *active.segments)))
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_a_language_is_one_harmless_word(info):
 def test_nonsense_does_not_take_the_server_with_it(piece):
     began = time.process_time()
     fresh_html(piece * (30_000 // len(piece)))
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5
 
 
 def test_a_huge_block_is_shown_as_it_is():
