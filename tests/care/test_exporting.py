@@ -27,6 +27,7 @@ from chatsite.chat.files import attachments, disk
 from chatsite.chat.models import Attachment, Preset
 from chatsite.chat.transfer import shape
 from chatsite.gateway.models import Exchange, ExchangeCall, Round
+from tests.words import says
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_all_that_is_theirs_is_in_it_and_nothing_of_anybody_else(rich):
     for said in ("Thread of ada", "a text of ada", "preset of ada", "key of ada", "asked by ada", "said to ada",
                  "tool for ada", "transcript.opened", "ada@example.org"):  # fmt: skip
         assert said in everything, said
-    assert "bob" not in everything
+    assert not says(everything, "bob")
     assert rich.key not in everything
     assert rich.password not in everything
 

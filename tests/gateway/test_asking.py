@@ -361,7 +361,7 @@ async def test_a_call_of_a_tool_that_only_a_failing_hook_knows_never_reaches_the
     assert (await asking.before()).body["tools"] == [FIND]
     decision = await asking.ask(turn(("c1", "find")))
     assert (decision.action, decision.reason) == ("last", "hook_failed")
-    assert "42" not in str(decision)
+    assert "the secret" not in str(decision)
 
 
 async def test_nor_where_the_hook_fails_already_when_it_is_asked_for_its_calls():

@@ -11,6 +11,7 @@ from tests.live.conftest import endpoints
 from tests.server import PASSWORD, Server
 from tests.site.processes import wait_until
 from tests.standin import StandIn
+from tests.words import A_KEY
 
 WEATHER = "What should I wear in San Francisco today?"
 
@@ -32,7 +33,7 @@ def test_models_that_are_not_listed_are_asked_of_the_endpoint(tmp_path, standin:
         page = str(wait_until(asked, "the endpoint's list"))
         assert picker(page) == ["stand-in", "stand-in-mini", "demo"]  # as the endpoint lists them
         assert re.search(r'value="stand-in-mini" selected', page)
-        assert "sk-" not in page
+        assert not A_KEY.search(page)
 
 
 @pytest.mark.slow
