@@ -117,7 +117,9 @@ def sky(scene: Scene) -> Turn:
     seen = scene.results_of(SKY)
     if seen or not scene.can(SKY):
         return Turn(texts.AFTER_SKY if seen else texts.NO_SUCH_TOOL.format(name=SKY))
-    return calls_of(scene, SKY, [{"hours": 8}], texts.BEFORE_SKY)
+    asked = re.search(r"\d{1,2}", scene.question)
+    hours = min(max(int(asked[0]), 1), 24) if asked else 8
+    return calls_of(scene, SKY, [{"hours": hours}], texts.BEFORE_SKY)
 
 
 def colleague(scene: Scene) -> Turn:

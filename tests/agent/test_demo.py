@@ -376,3 +376,12 @@ async def test_it_keeps_nothing_of_what_it_was_asked():
     before = dict(vars(provider))
     await collect(provider.stream(request(user_message("u1", "help"))))
     assert vars(provider) == before
+
+
+@pytest.mark.parametrize(
+    ("question", "hours"),
+    [("progress", 8), ("progress of 24 hours", 24), ("progress 0", 1), ("progress " + "9" * 5_000, 24)],
+)
+async def test_the_sky_is_watched_for_as_long_as_its_tool_allows(question: str, hours: int):
+    talk = await ask(question, tools={"watch_sky": lambda arguments: arguments})
+    assert talk.calls == [[("watch_sky", {"hours": hours})]]
