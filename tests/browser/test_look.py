@@ -6,8 +6,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chat import WEATHER, Chat
+from tests.browser.chat import WEATHER, Chat, turn_page
 from tests.browser.conftest import OpenChat
+from tests.browser.tap import Tap
 from tests.server import Person, Server
 from tests.standin import Say, StandIn
 
@@ -63,6 +64,14 @@ MAIN_TEXTS = [
 ]
 
 
+PAINTED = """() => new Promise((done) => requestAnimationFrame(
+    () => requestAnimationFrame(() => setTimeout(() => done(performance.now())))))"""
+"""When all that the page holds has been seen."""
+
+MOVED_SINCE = """began => window.shifts
+    .filter((one) => !one.hadRecentInput && one.startTime > began).map((one) => one.value)"""
+
+
 def full_chat(chat: Chat) -> Chat:
     """A thread that has something of everything."""
     for text in (WEATHER, "Show a long markdown answer", "unknown tool", "error"):
@@ -72,10 +81,12 @@ def full_chat(chat: Chat) -> Chat:
 
 
 def overflow(page: Page) -> int:
+    page.wait_for_load_state()
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
 def serious(page: Page) -> list[str]:
+    page.wait_for_load_state()
     # What a stylesheet lets fade in is looked at when it is there.
     page.evaluate(
         "Promise.allSettled(document.getAnimations().map(one => one.effect.getTiming().iterations === "
@@ -117,7 +128,7 @@ def test_on_a_narrow_page_the_thread_list_is_a_drawer(open_chat: OpenChat):
     chat.page.keyboard.press("Escape")
     expect(listed).to_be_hidden()
     chat.page.get_by_role("button", name="Threads").click()
-    listed.click()
+    turn_page(listed)
     expect(chat.runs).to_have_count(1)
     chat.page.get_by_role("link", name="New thread").click()
     expect(chat.runs).to_have_count(0)
@@ -131,7 +142,7 @@ def test_every_text_stands_out_from_its_ground(scheme: str, open_chat: OpenChat)
     weak: list[str] = []
     for selector in MAIN_TEXTS:
         texts = chat.page.locator(selector).locator("visible=true")
-        assert texts.count(), f"nothing to see of {selector}"
+        expect(texts.first, f"nothing to see of {selector}").to_be_visible()
         for text in texts.all()[:40]:
             ratio = text.evaluate(CONTRAST)
             if ratio < 4.5:
@@ -154,6 +165,7 @@ def test_whoever_wants_no_motion_gets_none(open_chat: OpenChat, standin: StandIn
     standin.play(Say("Too late.", delay=60))
     chat.ask("Take your time", model="stand-in")
     chat.active()
+    expect(chat.stop_button).to_be_visible()
     assert chat.page.evaluate("document.getAnimations().length") == 0
     chat.stop_button.click()
     chat.done()
@@ -162,29 +174,34 @@ def test_whoever_wants_no_motion_gets_none(open_chat: OpenChat, standin: StandIn
 @pytest.mark.slow
 def test_nothing_jumps_while_an_answer_streams(chat: Chat, standin: StandIn):
     chat.ask("Show a long markdown answer").done()
-    standin.play(Say("One word after the other, " * 40, pieces=10, delay=0.01))
+    tap = Tap("One word after the other, " * 40, size=10)
+    tap.let(10)
+    standin.play(tap.answer())
     chat.page.evaluate(
         """() => {
-            window.shifts = 0;
-            new PerformanceObserver((list) => {
-                for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
-            }).observe({type: "layout-shift", buffered: false});
+            window.shifts = [];
+            new PerformanceObserver((list) => window.shifts.push(...list.getEntries()))
+                .observe({type: "layout-shift", buffered: false});
         }"""
     )
     chat.ask("Go on", model="stand-in")
     # Sending brings the newest line into view; from there on nothing may move that was not scrolled.
-    chat.grown(50)
-    chat.page.evaluate("window.shifts = 0")
+    chat.grown(90)
+    began = chat.page.evaluate(PAINTED)
     composer = chat.page.locator("#composer").bounding_box()
+    tap.let(60)
     chat.grown(600)
-    assert chat.page.evaluate("window.shifts") == 0
+    chat.page.evaluate(PAINTED)
+    assert chat.page.evaluate(MOVED_SINCE, began) == []
     assert chat.page.locator("#composer").bounding_box() == composer
+    tap.rest()
     chat.done()
 
 
 @pytest.mark.slow
 def test_the_keyboard_alone_is_enough(chat: Chat, standin: StandIn):
     page = chat.page
+    expect(chat.text).to_be_focused()
     tab_to(page, page.get_by_role("link", name="Skip to the message box"), "Shift+Tab")
     page.keyboard.press("Enter")
     expect(chat.text).to_be_focused()
@@ -192,6 +209,7 @@ def test_the_keyboard_alone_is_enough(chat: Chat, standin: StandIn):
     page.keyboard.press("Enter")
     expect(chat.runs).to_have_count(1)
     chat.done()
+    expect(chat.text).to_be_focused()
 
     card = chat.card("get_weather").locator("summary")
     tab_to(page, card, "Shift+Tab")
@@ -206,6 +224,8 @@ def test_the_keyboard_alone_is_enough(chat: Chat, standin: StandIn):
     page.keyboard.type("Take your time")
     page.keyboard.press("Enter")
     chat.active()
+    # That it was taken, which brings the keyboard back to the box, may come after the message itself.
+    expect(chat.text).to_have_value("")
     tab_to(page, chat.stop_button, "Tab")
     page.keyboard.press("Enter")
     chat.done()

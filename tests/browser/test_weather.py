@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chat import WEATHER, Chat
+from tests.browser.chat import WEATHER, Chat, eventually
 
 
 def test_the_weather_question_shows_both_cards_and_then_the_answer(chat: Chat):
@@ -33,7 +33,7 @@ def test_the_weather_question_shows_both_cards_and_then_the_answer(chat: Chat):
     advice.locator("summary").click()
     folded = chat.transcript()
     chat.page.reload()
-    assert chat.transcript() == folded
+    eventually(chat.page, chat.transcript, folded)
     assert len(shown) > len(folded)
 
 
@@ -51,7 +51,14 @@ def test_an_answer_grows_while_it_is_read(chat: Chat):
 def test_an_open_card_stays_open_while_its_result_comes(chat: Chat):
     chat.ask(WEATHER)
     card = chat.card("get_weather")
-    card.locator("summary").click()
+
+    def opened() -> bool:
+        """A click on what is replaced just then is lost."""
+        if card.get_attribute("open") is None:
+            card.locator("summary").click()
+        return card.get_attribute("open") is not None
+
+    eventually(chat.page, opened, True)
     chat.done()
     expect(card).to_have_attribute("open", "")
     expect(card.locator("pre").last).to_contain_text("62")
