@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -130,7 +131,14 @@ class Firefox:
         assert found["type"] == "success", f"{expression}: {found['exceptionDetails']['text']}"
         return found["result"].get("value")
 
-    def until(self, condition: str, seconds: float = 20) -> None:
+    def hear(self, words: str, seconds: float = 60) -> None:
+        """Wait until the console says so: it tells by a way of its own."""
+        end = time.monotonic() + seconds
+        while not any(words in one for one in self.complaints):
+            assert time.monotonic() < end, self.complaints
+            self.value("new Promise((done) => setTimeout(done, 50))")
+
+    def until(self, condition: str, seconds: float = 50) -> None:
         """A page that goes away while it is looked at is one that has just come: the next is asked."""
         for attempt in range(3):
             try:

@@ -9,7 +9,7 @@ import pytest
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from playwright.sync_api import Page, expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, turn_page
 from tests.browser.test_look import serious
 from tests.server import Person
 
@@ -44,7 +44,7 @@ def test_axe_finds_nothing_serious_on_the_pages_of_an_account(scheme: str, conte
         if page.get_by_role("button", name="Go on").count():
             assert serious(page) == []
             page.get_by_label("Password").fill(person.password)
-            page.get_by_role("button", name="Go on").click()
+            turn_page(page.get_by_role("button", name="Go on"))
         assert urlsplit(page.url).path == address
         assert serious(page) == [], address
     set_up_app(page)
@@ -64,17 +64,17 @@ def sign_in(page: Page, person: Person) -> None:
     page.goto("/accounts/login/")
     page.get_by_label("User name").fill(person.name)
     page.get_by_label("Password", exact=True).fill(person.password)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    turn_page(page.get_by_role("button", name="Sign in", exact=True))
 
 
 def make_key(page: Page) -> None:
     page.goto("/accounts/")
     page.get_by_label("Name").last.fill("laptop")
-    page.get_by_role("button", name="Make a key").click()
+    turn_page(page.get_by_role("button", name="Make a key"))
 
 
 def set_up_app(page: Page) -> None:
     page.goto("/accounts/2fa/totp/activate/")
     secret = page.locator("section.card code").inner_text()
     page.get_by_label("Code").fill(format_hotp_value(hotp_value(secret, int(time.time()) // 30)))
-    page.get_by_role("button", name="Switch it on").click()
+    turn_page(page.get_by_role("button", name="Switch it on"))

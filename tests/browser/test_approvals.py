@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, eventually, reload_until, turn_page
 from tests.browser.conftest import OpenChat
 from tests.browser.test_look import CONTRAST, NARROW, overflow, serious
 from tests.server import Person, Server
@@ -81,7 +81,7 @@ def test_approve_with_an_edit(chat: Chat):
     shown = chat.transcript()
     chat.page.reload()
     chat.page.locator("details.call summary").click()
-    assert chat.transcript() == shown
+    eventually(chat.page, chat.transcript, shown)
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_deny_with_a_reason(chat: Chat):
     # What is written behind an answered question looks like any answer, also while it is being written.
     chat.page.evaluate("document.getElementById('live').classList.add('on')")
     expect(chat.answer).to_be_visible()
-    looks = "all => all.map(one => ['fontSize', 'color'].map(name => getComputedStyle(one)[name]).join())"
-    assert len(set(chat.page.locator("#log .bot > .md").evaluate_all(looks))) == 1
-    assert chat.last.evaluate("one => getComputedStyle(one).display") == "block"
+    looks = "all => new Set(all.map(one => ['fontSize', 'color'].map(name => getComputedStyle(one)[name]).join())).size"
+    eventually(chat.page, lambda: chat.page.locator("#log .bot > .md").evaluate_all(looks), 1)
+    expect(chat.last).to_have_css("display", "block")
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_a_reload_before_the_answer_shows_the_same_question(chat: Chat):
     question = ask(chat)
     shown = chat.transcript()
     chat.page.reload()
-    assert chat.transcript() == shown
+    eventually(chat.page, chat.transcript, shown)
     question.press("Approve")
     resumed(chat)
     expect(chat.answer).to_contain_text("is sent")
@@ -153,7 +153,7 @@ def test_an_answer_in_one_tab_clears_the_other(chat: Chat, open_chat: OpenChat, 
     # The field that had the focus is gone; the next key goes to the composer.
     expect(other.text).to_be_focused()
     other.done()
-    assert other.transcript() == chat.transcript()
+    eventually(other.page, other.transcript, chat.transcript())
 
 
 @pytest.mark.slow
@@ -162,12 +162,12 @@ def test_a_tab_that_was_away_finds_its_question_answered(chat: Chat, open_chat: 
     other = open_chat(chat.path)
     watch.allow("ERR_INTERNET_DISCONNECTED|Failed to fetch|network error")
     other.page.wait_for_function(f"() => {READER}")
-    other.page.context.set_offline(True)
+    other.offline(True)
     other.page.evaluate(f"{READER}?.cancel()")
     Question(chat).press("Approve")
     resumed(chat)
     expect(Question(other).form).to_be_visible()
-    other.page.context.set_offline(False)
+    other.offline(False)
     expect(Question(other).form).to_have_count(0)
     expect(Question(other).receipt).to_contain_text("Approved by person-")
 
@@ -310,17 +310,9 @@ def plain(context_of, person: Person) -> Page:
     page = context_of(person, java_script_enabled=False).new_page()
     page.goto("/")
     page.get_by_label("Message", exact=True).fill(MAIL)
-    page.get_by_role("button", name="Send").click()
-    read(page, "waiting for you")
+    turn_page(page.get_by_role("button", name="Send"))
+    reload_until(page, "waiting for you")
     return page
-
-
-def read(page: Page, text: str) -> None:
-    for _ in range(100):
-        if not page.locator("noscript p").count():
-            break
-        page.reload()
-    expect(page.locator("#log")).to_contain_text(text)
 
 
 @pytest.mark.slow
@@ -328,8 +320,8 @@ def test_without_javascript_the_form_is_a_form(plain: Page):
     expect(plain.locator(".ask textarea").first).to_have_value("ada@example.org")
     plain.get_by_label("subject").fill("By hand")
     plain.get_by_label("Always allow").check()
-    plain.get_by_role("button", name="Approve").click()
-    read(plain, "“By hand” is sent")
+    turn_page(plain.get_by_role("button", name="Approve"))
+    reload_until(plain, "“By hand” is sent")
     plain.locator("details.call summary").click()
     expect(plain.locator(".answered")).to_contain_text("Approved with changes to subject")
     plain.get_by_role("button", name="Take back").click()
@@ -344,5 +336,5 @@ def test_without_javascript_a_refused_answer_keeps_what_was_typed(plain: Page, s
     watch.allow("409")
     plain.get_by_role("button", name="Approve").click()
     expect(plain.get_by_role("alert")).to_contain_text("The time to answer is over.")
-    plain.get_by_role("button", name="Cancel").click()
-    read(plain, "The email was not sent")
+    turn_page(plain.get_by_role("button", name="Cancel"))
+    reload_until(plain, "The email was not sent")

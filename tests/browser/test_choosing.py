@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chat import WEATHER, Chat
+from tests.browser.chat import WEATHER, Chat, turn_page
 from tests.browser.conftest import OpenChat
 
 pytestmark = pytest.mark.slow
@@ -16,23 +16,23 @@ def test_a_tool_is_switched_off_for_one_thread_and_the_choice_becomes_a_preset(c
     chat.ask(WEATHER).done()
     expect(chat.card("get_clothing_advice")).to_have_count(1)
     page.get_by_role("button", name="This thread").click()
-    page.get_by_role("link", name="Settings").click()
+    turn_page(page.get_by_role("link", name="Settings"))
     page.get_by_role("checkbox", name="get_clothing_advice").uncheck()
     page.get_by_label("System prompt").fill("Be brief.")
     page.get_by_text("More", exact=True).click()
     page.get_by_role("spinbutton", name="Temperature").fill("0.5")
     page.get_by_label("Save as a preset too").fill("Brief")
-    page.get_by_role("button", name="Save as preset").click()
+    turn_page(page.get_by_role("button", name="Save as preset"))
     expect(page.get_by_role("status")).to_have_text("Saved.")
     expect(page.get_by_role("checkbox", name="get_clothing_advice")).not_to_be_checked()
     expect(page.get_by_role("spinbutton", name="Temperature")).to_have_value("0.5")
 
-    page.get_by_role("link", name="Back to the thread").click()
+    turn_page(page.get_by_role("link", name="Back to the thread"))
     chat.ask(WEATHER).done()
     expect(chat.card("get_clothing_advice")).to_have_count(0)
 
     chat.open("/")
-    page.get_by_role("link", name="Brief").click()
+    turn_page(page.get_by_role("link", name="Brief"))
     expect(page.get_by_role("link", name="Brief")).to_have_attribute("aria-current", "true")
     chat.ask("Hello").done()
     expect(page.get_by_role("link", name="Settings of this thread")).to_be_visible()
@@ -42,11 +42,11 @@ def test_settings_are_chosen_without_a_script_at_320_pixels(open_chat: OpenChat)
     chat = open_chat("/", java_script_enabled=False, viewport={"width": 320, "height": 640})
     page = chat.page
     chat.text.fill("Hello")
-    chat.send_button.click()
+    turn_page(chat.send_button)
     expect(chat.runs).to_have_count(1)
     page.goto(f"{chat.path}settings")
     page.get_by_label("System prompt").fill("Be brief.")
-    page.get_by_role("button", name="Save", exact=True).click()
+    turn_page(page.get_by_role("button", name="Save", exact=True))
     expect(page.get_by_role("status")).to_have_text("Saved.")
     expect(page.get_by_label("System prompt")).to_have_value("Be brief.")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320

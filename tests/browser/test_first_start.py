@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Browser, expect
 
-from tests.browser.chat import WEATHER, Chat, Watch
+from tests.browser.chat import WEATHER, Chat, Watch, turn_page
 from tests.browser.test_look import serious
 from tests.server import Server
 
@@ -28,18 +28,18 @@ def test_the_setup_link_makes_the_first_account_and_leads_to_the_chat(browser: B
         chat.ask(WEATHER).done()
         expect(chat.answer.last).to_contain_text("wear a light jacket")
 
-        page.get_by_role("link", name="Admin").click()
+        turn_page(page.get_by_role("link", name="Admin"))
         expect(page.locator("h1").first).to_contain_text("administration")
 
         chat.open("/")
-        page.get_by_role("button", name="Sign out").click()
+        turn_page(page.get_by_role("button", name="Sign out"))
         page.goto("/")
         page.get_by_label("User name").fill("ada")
         page.get_by_label("Password").fill("wrong")
-        page.get_by_role("button", name="Sign in").click()
+        turn_page(page.get_by_role("button", name="Sign in"))
         expect(page.get_by_role("alert")).to_contain_text("not right")
         page.get_by_label("Password").fill("correct horse battery")
-        page.get_by_role("button", name="Sign in").click()
+        turn_page(page.get_by_role("button", name="Sign in"))
         expect(page.locator("nav .list li")).to_have_count(1)
 
         watch.allow("404")

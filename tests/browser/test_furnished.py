@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chat import Chat, Watch
+from tests.browser.chat import Chat, Watch, eventually
 from tests.browser.conftest import OpenChat
 from tests.browser.furnished import SHORT
 from tests.browser.test_hostile_text import expect_unharmed
@@ -68,6 +68,7 @@ def test_what_the_model_saw_opens_from_the_answer_by_the_keyboard_and_is_what_it
 ):
     asks_for_weather(chat, standin, "Paris")
     page, card = chat.page, chat.card("get_weather")
+    expect(chat.text).to_be_focused()
     assert read_by_the_model(standin) == SHORT
     saw = card.locator("details.fold", has_text="What the model saw")
     for _ in ("as it came", "as it is loaded"):
@@ -84,6 +85,7 @@ def test_what_the_model_saw_opens_from_the_answer_by_the_keyboard_and_is_what_it
         page.keyboard.press("Enter")
         expect(saw.locator("pre")).to_be_hidden()
         page.reload()
+        expect(chat.text).to_be_focused()
 
 
 def test_what_the_tool_was_given_stands_beside_what_the_model_wrote(open_chat: OpenChat, standin: StandIn):
@@ -91,11 +93,10 @@ def test_what_the_tool_was_given_stands_beside_what_the_model_wrote(open_chat: O
     asks_for_weather(chat, standin, "Secret")
     card = chat.card("get_weather")
     card.locator("> summary").click()
-    labels = card.locator(".lab").all_inner_texts()
-    assert labels[:2] == ["Arguments", "What the tool was given"]
-    shown = card.locator("pre").all_inner_texts()
-    assert "Secret" in shown[0]
-    assert "Oslo" in shown[1]
+    labels = card.locator(".lab")
+    eventually(chat.page, lambda: labels.all_inner_texts()[:2], ["Arguments", "What the tool was given"])
+    expect(card.locator("pre").nth(0)).to_contain_text("Secret")
+    expect(card.locator("pre").nth(1)).to_contain_text("Oslo")
     card.get_by_text("What the model saw").click()
     assert overflow(chat.page) == 0
 
@@ -178,6 +179,6 @@ def test_threads_stand_under_the_age_of_their_last_word(chat: Chat, server: Serv
     assert ended.returncode == 0, ended.stderr
     chat.open()
     groups = chat.page.locator("nav .list h2")
-    assert groups.all_inner_texts() == ["Today", "This week", "Older"]
+    expect(groups).to_have_text(["Today", "This week", "Older"])
     expect(chat.page.locator("nav .list ul")).to_have_count(3)
     assert serious(chat.page) == []

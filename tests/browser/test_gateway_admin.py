@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.chat import turn_page
 from tests.browser.shots import LOOKS
+from tests.browser.test_look import overflow
 from tests.server import Person, Server
 
 SEED = """
@@ -76,16 +79,16 @@ def test_an_exchange_is_found_and_read_in_every_look(context_of, admin: Person, 
     expect(page.locator("#result_list tbody tr")).to_have_count(21)
     picture(page, f"{look}-list")
     page.goto("/admin/gateway/exchange/?q=req-of-the-browser-test")
-    page.locator("#result_list tbody th a").first.click()
+    turn_page(page.locator("#result_list tbody th a").first)
     expect(page.locator("#log")).to_contain_text("What should I wear in Oslo?")
     expect(page.get_by_role("heading", name="Round 2: rerun 1, asked for by Weather")).to_be_visible()
     expect(page.locator("#log strong").first).to_have_text("light")
-    assert page.title().startswith("req-of-the-browser-test")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page).to_have_title(re.compile("^req-of-the-browser-test"))
+    assert overflow(page) == 0
     picture(page, f"{look}-exchange")
     page.locator("details.loom-kept summary").last.click()
     picture(page, f"{look}-exchange-kept")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert overflow(page) == 0
     kept = page.request.get(page.get_by_role("link", name="As plain text").last.get_attribute("href"))
     assert kept.headers["content-type"] == "text/plain; charset=utf-8"
 
@@ -100,11 +103,11 @@ def test_a_key_is_made_shown_once_limited_and_revoked(context_of, admin: Person,
     page.get_by_role("textbox", name="Models").fill("fox-1\nowl-2")
     page.get_by_label("Requests per minute").fill("60")
     picture(page, f"{look}-key-form")
-    page.get_by_role("button", name="Save", exact=True).click()
+    turn_page(page.get_by_role("button", name="Save", exact=True))
     key = page.get_by_label("API key").input_value()
     assert key.startswith("tl-")
     picture(page, f"{look}-key-made")
-    page.get_by_role("link", name="Its limits and use").click()
+    turn_page(page.get_by_role("link", name="Its limits and use"))
     expect(page.get_by_label("Requests per minute")).to_have_value("60")
     assert key not in page.content()
     picture(page, f"{look}-key")

@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chat import Chat, Watch
+from tests.browser.chat import Chat, Watch, turn_page
 from tests.browser.conftest import OpenChat
 from tests.browser.test_look import NARROW, overflow, serious
 from tests.server import Person, Server
@@ -140,7 +140,7 @@ def test_hostile_text_is_inert_for_whoever_has_the_link_and_in_the_files(
         files[kind] = answer.body()
     shares = f"{chat.path}share"
     page.goto(shares)
-    page.get_by_role("button", name="Make a link").click()
+    turn_page(page.get_by_role("button", name="Make a link"))
     reader = context_of().new_page()
     address = page.locator(".found a").get_attribute("href")
     reader.goto(address)
@@ -160,13 +160,13 @@ def test_hostile_text_is_inert_for_whoever_has_the_link_and_in_the_files(
     page.locator("#file").set_input_files(
         {"name": "../<b>.json", "mimeType": "application/json", "buffer": files["json"]}  # type: ignore[arg-type]
     )
-    page.get_by_role("button", name="Import").click()
+    turn_page(page.get_by_role("button", name="Import"))
     expect(page.locator("#log details.call")).to_have_count(2)
     assert page.evaluate("window.hurt") is None
     # What is taken back leads nowhere, from the next look on.
     watch.allow("404")
     page.goto(shares)
-    page.get_by_role("button", name="Take back").click()
+    turn_page(page.get_by_role("button", name="Take back"))
     reader.reload()
     expect(reader.locator("#log")).to_have_count(0)
 
@@ -185,7 +185,7 @@ def test_huge_text_neither_freezes_the_page_nor_widens_it(name: str, open_chat: 
     chat = open_chat(viewport=NARROW)
     standin.play(Say(HUGE[name], pieces=20_000))
     began = time.monotonic()
-    chat.ask("Say it", model="stand-in").done(60)
+    chat.ask("Say it", model="stand-in").done()
     chat.text.fill("Still here?")
     assert time.monotonic() - began < 60
     assert overflow(chat.page) == 0

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from chatsite import catalogs
-from tests.browser.chat import WEATHER, Chat, Watch
+from tests.browser.chat import WEATHER, Chat, Watch, turn_page
 from tests.browser.conftest import OpenChat
 from tests.server import Person
 
@@ -72,7 +72,7 @@ def test_the_page_in_german_says_nothing_in_english_in_any_of_its_states(
     found = {"/": left_over(page, marked)}
     page.locator(".tour button").click()
     expect(chat.runs.first).to_be_visible()
-    tour = chat.path
+    tour = chat.ready().path
     settings = [
         f"{tour}settings",
         f"{tour}share",
@@ -116,7 +116,7 @@ def test_a_person_chooses_their_language_and_keeps_it(chat: Chat):
     page = chat.page
     chat.ask("error").done()
     expect(chat.last.get_by_role("button", name="Retry")).to_be_visible()
-    page.get_by_role("button", name="Deutsch").click()
+    turn_page(page.get_by_role("button", name="Deutsch"))
     expect(page.locator("html")).to_have_attribute("lang", "de")
     expect(chat.last.get_by_role("button", name="Erneut versuchen").first).to_be_visible()
     chat.open()
@@ -132,10 +132,10 @@ def test_the_script_of_the_page_speaks_german_too(open_chat: OpenChat, watch: Wa
     chat = open_chat(**GERMAN)
     chat.ask("help").done()
     copy = chat.last.get_by_role("button", name="Kopieren").last
-    copy.click()
-    expect(chat.last.get_by_role("button", name="Kopiert", exact=True)).to_be_visible()
-    chat.page.context.set_offline(True)
+    with chat.will_say("Kopiert"):
+        copy.click()
+    chat.offline(True)
     chat.text.fill("Hallo")
     chat.text.press("Enter")
     expect(chat.notice).to_contain_text("Der Text bleibt erhalten")
-    chat.page.context.set_offline(False)
+    chat.offline(False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.chat import turn_page
 from tests.browser.conftest import OpenChat
+from tests.browser.test_look import tab_to
 from tests.server import Person, Server
 
 pytestmark = pytest.mark.slow
@@ -40,6 +42,7 @@ def test_earlier_messages_come_when_asked_and_what_is_read_stays_in_its_place(op
     for step in (2, 3):
         before = page.evaluate(FIRST_SEEN)
         shown = count(page)
+        page.locator("#status").evaluate("status => { status.textContent = ''; }")
         link.focus()
         page.keyboard.press("Enter")
         page.wait_for_function("n => document.querySelectorAll('#log .msg').length > n", arg=shown)
@@ -50,7 +53,7 @@ def test_earlier_messages_come_when_asked_and_what_is_read_stays_in_its_place(op
     ids = page.locator("#log .run").evaluate_all("all => all.map(one => one.id)")
     assert len(ids) == len(set(ids))
     chat.ask("help").done()
-    assert chat.runs.last.locator(".user .bubble").inner_text() == "help"
+    expect(chat.runs.last.locator(".user .bubble")).to_have_text("help")
     expect(page.locator("#jump")).to_be_hidden()
 
 
@@ -62,7 +65,7 @@ def test_without_javascript_the_link_leads_to_a_page_that_begins_further_up(
     shown = count(page)
     newest = page.locator("#log .run").last.get_attribute("id")
     first = page.locator("#log .run").first.get_attribute("id")
-    page.get_by_role("link", name="Show earlier messages").click()
+    turn_page(page.get_by_role("link", name="Show earlier messages"))
     assert count(page) > shown
     expect(page.locator("#log .run").last).to_have_id(newest)
     expect(page.locator(f"#{first}")).to_be_in_viewport()
@@ -71,21 +74,24 @@ def test_without_javascript_the_link_leads_to_a_page_that_begins_further_up(
 def test_a_search_hit_opens_the_thread_at_its_message_by_the_keyboard_alone(open_chat: OpenChat, path: str):
     chat = open_chat("/")
     page = chat.page
+    expect(chat.text).to_be_focused()
     page.keyboard.press("Escape")
+    expect(page.locator("#scroll")).to_be_focused()
     page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type('"about day 50"')
     page.keyboard.press("Enter")
     hit = page.locator(".found a")
     expect(hit).to_have_count(1)
-    for _ in range(3):
-        page.keyboard.press("Tab")
-        if hit.evaluate("one => one === document.activeElement"):
-            break
-    page.keyboard.press("Enter")
+    page.wait_for_load_state()
+    tab_to(page, hit, "Tab")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
     found = page.locator("#log .msg:target")
     expect(found).to_contain_text("And what about day 50?")
     expect(found).to_be_in_viewport()
     expect(found).to_be_focused()
+    chat.ready()
     assert count(page) < 75
     assert page.locator("#log .run").last.inner_text().count("day 299")
     later = page.get_by_role("link", name="Show later messages")

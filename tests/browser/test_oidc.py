@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.chat import Watch
+from tests.browser.chat import Watch, turn_page
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider
 from tests.server import Server
 
@@ -42,7 +42,7 @@ def test_the_button_leads_over_the_provider_into_the_chat(browser: Browser, tmp_
             expect(page).to_have_url(f"{server.url}/presets")
             page.goto("/")
             expect(page.locator("nav .me")).to_contain_text("grace")
-            page.get_by_role("link", name="Admin").click()
+            turn_page(page.get_by_role("link", name="Admin"))
             expect(page.locator("h1").first).to_contain_text("administration")
             page.goto("/accounts/")
             expect(page.locator(".rows").first).to_contain_text("Example ID connected")

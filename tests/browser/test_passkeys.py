@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.chat import eventually, turn_page
 from tests.server import Person, Server
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def sign_in(page: Page, local: str, person: Person) -> None:
     page.goto(f"{local}/accounts/login/")
     page.get_by_label("User name").fill(person.name)
     page.get_by_label("Password", exact=True).fill(person.password)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    turn_page(page.get_by_role("button", name="Sign in", exact=True))
 
 
 def test_a_passkey_is_added_and_then_opens_without_a_password(browser, watch, local, person: Person):
@@ -54,7 +55,7 @@ def test_a_passkey_is_added_and_then_opens_without_a_password(browser, watch, lo
         page.goto(f"{local}/accounts/")
         page.get_by_role("link", name="Add", exact=True).click()
         page.get_by_label("Password").fill(person.password)
-        page.get_by_role("button", name="Go on").click()
+        turn_page(page.get_by_role("button", name="Go on"))
         page.get_by_label("Name").fill("telephone")
         page.get_by_role("button", name="Add it").click()
         expect(page.locator("h1")).to_have_text("Recovery codes")
@@ -62,20 +63,20 @@ def test_a_passkey_is_added_and_then_opens_without_a_password(browser, watch, lo
         page.goto(f"{local}/accounts/")
         expect(page.locator(".rows").first).to_contain_text("telephone")
         page.goto(f"{local}/")
-        page.get_by_role("button", name="Sign out").click()
+        turn_page(page.get_by_role("button", name="Sign out"))
         page.get_by_role("button", name="Use a passkey").click()
         expect(page).to_have_url(f"{local}/")
         expect(page.locator("nav .me")).to_contain_text(person.name)
 
         # With the password it is asked for as the second factor.
-        page.get_by_role("button", name="Sign out").click()
+        turn_page(page.get_by_role("button", name="Sign out"))
         sign_in(page, local, person)
         expect(page.locator("h1")).to_have_text("Second factor")
         page.get_by_role("button", name="Use a passkey").click()
         expect(page).to_have_url(f"{local}/")
 
         # A key that nobody here knows opens nothing, and says so.
-        page.get_by_role("button", name="Sign out").click()
+        turn_page(page.get_by_role("button", name="Sign out"))
         session.send("WebAuthn.clearCredentials", {"authenticatorId": key})
         page.get_by_role("button", name="Use a passkey").click()
         expect(page.get_by_role("alert")).to_contain_text("That did not work")
@@ -88,10 +89,10 @@ def test_the_picture_for_an_app_is_painted(browser, watch, local, person: Person
         sign_in(page, local, person)
         page.goto(f"{local}/accounts/2fa/totp/activate/")
         page.get_by_label("Password").fill(person.password)
-        page.get_by_role("button", name="Go on").click()
+        turn_page(page.get_by_role("button", name="Go on"))
         picture = page.locator("img.qr")
         expect(picture).to_be_visible()
-        assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
+        eventually(page, lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"), True)
         page.get_by_label("Code").fill("000000")
         page.get_by_role("button", name="Switch it on").click()
         expect(page.locator(".errorlist")).to_contain_text("Incorrect code")

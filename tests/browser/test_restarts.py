@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent.providers.demo_texts import SLOW
-from tests.browser.chat import Chat, Watch, words_of
+from tests.browser.chat import Chat, Watch, eventually, words_of
 from tests.browser.test_approvals import ask
 from tests.server import SESSION_COOKIE, Person, Server
 
@@ -68,7 +68,7 @@ def test_an_answer_goes_on_by_itself_on_the_page_that_was_open(
             shown = chat.transcript()
             chat.page.reload()
             chat.done()
-            assert chat.transcript() == shown
+            eventually(chat.page, chat.transcript, shown)
             chat.ask("help").done()
         assert "Traceback" not in server.output
 

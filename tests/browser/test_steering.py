@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, eventually, reload_until, turn_page
 from tests.browser.conftest import OpenChat
 
 pytestmark = pytest.mark.slow
@@ -56,11 +56,11 @@ def test_an_edit_makes_a_version_and_the_picker_goes_between_them_in_every_tab(
     expect(question(chat)).to_contain_text("repeat one")
     expect(picker).to_contain_text("1 / 2")
     expect(question(other)).to_contain_text("repeat one")
-    assert chat.transcript() == other.transcript()
+    eventually(chat.page, chat.transcript, other.transcript())
     shown = chat.transcript()
     chat.page.reload()
     expect(chat.runs).to_have_count(1)
-    assert chat.transcript() == shown
+    eventually(chat.page, chat.transcript, shown)
 
 
 def test_an_answer_is_had_anew_and_the_first_one_stays_a_version(chat: Chat):
@@ -96,13 +96,14 @@ def test_a_message_is_deleted_and_taken_back(chat: Chat):
     chat.notice.get_by_role("button", name="Undo").click()
     expect(chat.runs).to_have_count(2)
     expect(chat.notice).to_have_count(0)
-    assert chat.transcript() == before
+    eventually(chat.page, chat.transcript, before)
 
 
 def test_the_only_message_can_be_deleted_too(chat: Chat):
     chat.ask("repeat one").done()
     more(question(chat), "Delete")
     expect(chat.runs).to_have_count(0)
+    expect(chat.notice).to_contain_text("The message is deleted.")
     chat.ask("repeat two").done()
     chat.page.reload()
     expect(chat.runs).to_have_count(1)
@@ -113,7 +114,7 @@ def test_a_quote_and_a_new_thread_from_an_answer(chat: Chat):
     first = chat.path
     chat.text.fill("Well.")
     more(chat.last.locator(".end"), "Quote")
-    assert chat.text.input_value().startswith("Well.\n\n> ")
+    expect(chat.text).to_have_value(re.compile(r"^Well\.\n\n> "))
     chat.text.fill("")
     more(chat.last.locator(".end"), "New thread from here")
     chat.page.wait_for_url(lambda url: not url.endswith(first))
@@ -149,22 +150,19 @@ def test_all_of_it_works_without_javascript(context_of, person):
 
     def send(text: str) -> None:
         page.get_by_label("Message").fill(text)
-        page.get_by_role("button", name="Send").click()
-        for _ in range(200):
-            if not page.locator("noscript p").count():
-                break
-            page.reload()
+        turn_page(page.get_by_role("button", name="Send"))
+        reload_until(page, text)
 
     send("repeat one")
-    page.locator(".user").get_by_role("link", name="Edit").click()
+    turn_page(page.locator(".user").get_by_role("link", name="Edit"))
     expect(page.get_by_label("Message")).to_have_value("repeat one")
     send("repeat two")
     expect(page.locator(".user .vers")).to_contain_text("2 / 2")
-    page.get_by_role("button", name="Previous version").click()
+    turn_page(page.get_by_role("button", name="Previous version"))
     expect(page.locator(".user")).to_contain_text("repeat one")
     page.locator(".user .more summary").click()
-    page.locator(".user").get_by_role("button", name="Delete").click()
+    turn_page(page.locator(".user").get_by_role("button", name="Delete"))
     expect(page.locator(".user")).to_contain_text("repeat two")
-    page.get_by_role("button", name="Undo").click()
+    turn_page(page.get_by_role("button", name="Undo"))
     expect(page.locator(".user")).to_contain_text("repeat one")
     expect(page.locator(".user .vers")).to_contain_text("1 / 2")

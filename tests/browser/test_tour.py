@@ -20,7 +20,7 @@ ENDS = {"Cut off: the answer", "Stopped by you", "could not be reached"}
 def open_tour(chat: Chat) -> Chat:
     chat.page.get_by_role("button", name="Open a thread that shows every state").click()
     expect(chat.page.locator("#log .ask")).to_be_attached()
-    return chat
+    return chat.ready()
 
 
 def test_every_state_stands_in_the_first_thread_and_axe_finds_nothing(chat: Chat):

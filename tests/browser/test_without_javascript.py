@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chat import WEATHER
+from tests.browser.chat import WEATHER, reload_until, turn_page
 from tests.server import Person
 from tests.standin import Say, StandIn
 
@@ -25,16 +25,11 @@ def page(context_of, person: Person) -> Page:
 
 def send(page: Page, text: str) -> None:
     page.get_by_label("Message").fill(text)
-    page.get_by_role("button", name="Send").click()
+    turn_page(page.get_by_role("button", name="Send"))
 
 
 def read_answer(page: Page, text: str) -> None:
-    """Reload for as long as the page says that there is more to come."""
-    for _ in range(200):
-        if not page.locator("noscript p").count():
-            break
-        page.reload()
-    expect(page.locator("#log")).to_contain_text(text)
+    reload_until(page, text)
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
@@ -55,9 +50,9 @@ def test_an_answer_is_stopped_and_asked_for_again(page: Page, standin: StandIn):
     send(page, "Take your time")
     # Playwright's own eyes do not look into <noscript>.
     expect(page.locator("noscript p")).to_contain_text("An answer is being written.")
-    page.get_by_role("button", name="Stop").click()
+    turn_page(page.get_by_role("button", name="Stop"))
     read_answer(page, "Stopped by you")
-    page.get_by_role("button", name="Retry").click()
+    turn_page(page.get_by_role("button", name="Retry"))
     read_answer(page, "You said: Take your time")
     expect(page.locator("#log > .run")).to_have_count(1)
 
@@ -70,7 +65,7 @@ def test_what_cannot_be_sent_is_said_and_stays_in_the_box(page: Page, watch):
     long = "x" * 100_001
     send(page, long)
     expect(page.get_by_role("alert")).to_contain_text("100,000")
-    assert page.get_by_label("Message").input_value() == long
+    expect(page.get_by_label("Message")).to_have_value(long)
     send(page, "   ")
     expect(page.get_by_role("alert")).to_contain_text("empty")
     expect(page.locator("#log > .run")).to_have_count(1)
@@ -83,8 +78,9 @@ def test_a_send_while_an_answer_is_written_says_so_and_keeps_the_text(page: Page
     send(page, "Take your time")
     watch.allow("409")
     page.get_by_label("Message").fill("Also this")
-    page.get_by_label("Message").evaluate("box => box.form.submit()")
+    with page.expect_navigation():
+        page.get_by_label("Message").evaluate("box => box.form.submit()")
     expect(page.get_by_role("alert")).to_contain_text("still being written")
     expect(page.get_by_label("Message")).to_have_value("Also this")
-    page.get_by_role("button", name="Stop").click()
+    turn_page(page.get_by_role("button", name="Stop"))
     read_answer(page, "Stopped by you")
