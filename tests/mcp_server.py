@@ -4,6 +4,7 @@
     /away       leads to another origin    /locked     lets nobody in
     /sse        speaks nothing             /packed     packs its answers
     /breaks     breaks off each second call when it is done
+    /clingy     as /old, but who takes leave gets no answer
 
 What happens to calls is written to a file, a line each: `name begun`, `name done`, `name cancelled`.
 """
@@ -83,8 +84,9 @@ CONTENT: dict[str, dict[str, Any]] = {
     "big": {"content": [text("x" * 5_000_000)]},
     "huge": {"content": [text("x" * 20_000_000)]},
 }
-DOES = ("grow", "ping", "grumble")
-"""Offers one tool more; answers; says that something went wrong, with the code that many servers have for it."""
+DOES = ("grow", "ping", "grumble", "fidget")
+"""Offers one tool more; answers; says that something went wrong, with the code that many servers have for it; says
+from then on, whenever it is asked for its tools, that they are others now."""
 
 
 def main(log: str, port_file: str, port: str = "0") -> None:
@@ -93,6 +95,7 @@ def main(log: str, port_file: str, port: str = "0") -> None:
     from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
     tools, bus = listed(), InMemorySubscriptionBus()
+    fidgets = False
     told = Path(log)
 
     def note(line: str) -> None:
@@ -100,11 +103,15 @@ def main(log: str, port_file: str, port: str = "0") -> None:
             file.write(line + "\n")
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        if fidgets:
+            note("tools listed")
+            await bus.publish(ToolsListChanged())
         return types.ListToolsResult(
             tools=[types.Tool.model_validate(tool) for tool in tools], ttl_ms=0, cache_scope="private"
         )
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        nonlocal fidgets
         name, arguments = params.name, params.arguments or {}
         note(f"{name} begun")
         if name in ("slow", "slow_read"):
@@ -117,6 +124,9 @@ def main(log: str, port_file: str, port: str = "0") -> None:
                 raise
         if name == "grumble":
             raise MCPError(code=-32000, message="Not now.")
+        if name == "fidget":
+            fidgets = True
+            await bus.publish(ToolsListChanged())
         if name == "grow":
             tools.append({"name": "grown", "inputSchema": {"type": "object"}, "annotations": READS})
             await bus.publish(ToolsListChanged())
@@ -170,7 +180,9 @@ class Doors:
         path = scope.get("path", "")
         if scope["type"] != "http" or path == "/mcp":
             await self.inner(scope, receive, send)
-        elif path == "/old":
+        elif path == "/clingy" and scope["method"] == "DELETE":
+            await asyncio.Event().wait()
+        elif path in ("/old", "/clingy"):
             await self._old(scope, receive, send)
         elif path == "/breaks":
             await self._breaks(scope, receive, send)

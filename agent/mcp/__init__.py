@@ -9,6 +9,8 @@
     config     what an operator writes about a server
     listing    what a server says of its tools -> our tools, or why not         pure
     results    what a call gave -> what the model reads                         pure
+    faults     what is wrong with a server or a tool: a code, and what belongs to it
+    text       a server's words where people read them
     session    the protocol, by the official SDK: over HTTP, or a command's standard streams
     guarded    what goes over HTTP: bounded, and its failures told apart
     server     one server: connected when needed, asked for its tools, called
@@ -21,7 +23,8 @@ Rule 4: the SDK takes 28 MiB: it is loaded by whoever has servers, and only ther
 """
 
 from agent.mcp.config import ConfigError, ServerConfig, read_servers
+from agent.mcp.faults import Fault
 from agent.mcp.server import Known
 from agent.mcp.servers import Servers
 
-__all__ = ["ConfigError", "Known", "ServerConfig", "Servers", "read_servers"]
+__all__ = ["ConfigError", "Fault", "Known", "ServerConfig", "Servers", "read_servers"]

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 
-from agent.mcp.config import OLD_TRANSPORT
+from agent.mcp.faults import Fault, fault, packed
 
 NOT_SENT, FORGOTTEN, REFUSED, LOST = -44001, -44002, -44003, -44004
 """Outside of what JSON-RPC keeps for itself, and of what servers use."""
@@ -30,6 +30,8 @@ NOT_SENT, FORGOTTEN, REFUSED, LOST = -44001, -44002, -44003, -44004
 LARGEST_ANSWER = 16 * 1024 * 1024
 LARGEST_REFUSAL = 64 * 1024
 CONNECT_FOR = 5.0
+LEAVE_FOR = 3.0
+"""Seconds for an answer to our leave of a session. What is called meanwhile waits for the next one."""
 USER_AGENT = "threadloom"
 SESSION = "mcp-session-id"
 
@@ -57,15 +59,18 @@ class Guarded(httpx2.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": LEAVE_FOR}
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            return _said(503, NOT_SENT, f"it cannot be reached ({str(error) or 'no answer in time'})")
+            why = str(error)
+            return _said(503, NOT_SENT, fault("unreachable", why=why) if why else fault("no_answer"))
         except httpx2.TransportError as error:
-            return _said(502, LOST, f"the connection broke ({str(error) or type(error).__name__})")
+            return _said(502, LOST, fault("broken", why=str(error) or type(error).__name__))
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            return _said(502, LOST, "it packs its answers, though none was asked for")
+            return _said(502, LOST, fault("packed"))
         if response.status_code >= 400:
             return await _refusal(request, response)
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -102,18 +107,16 @@ async def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2
     status = response.status_code
     body = await _beginning_of(response)
     if status == 404 and SESSION in request.headers:
-        return _said(status, FORGOTTEN, "it does not know this session any more")
+        return _said(status, FORGOTTEN, fault("forgotten"))
     if _is_of_the_protocol(body):
         return httpx2.Response(status, headers={"content-type": "application/json"}, content=body)
     if status in (401, 403):
-        return _said(status, REFUSED, f"it lets nobody in with these headers (HTTP {status})")
+        return _said(status, REFUSED, fault("locked", status=status))
     if status in (404, 405):
-        return _said(
-            status, REFUSED, f"nothing at this address speaks the protocol (HTTP {status}); {OLD_TRANSPORT}"
-        )
+        return _said(status, REFUSED, fault("no_protocol", status=status))
     if status < 500:
-        return _said(status, REFUSED, f"it refuses the request (HTTP {status})")
-    return _said(status, LOST, f"it failed (HTTP {status})")
+        return _said(status, REFUSED, fault("refused", status=status))
+    return _said(status, LOST, fault("failed", status=status))
 
 
 async def _beginning_of(response: httpx2.Response) -> bytes:
@@ -138,6 +141,6 @@ def _is_of_the_protocol(body: bytes) -> bool:
     return isinstance(said, dict) and said.get("jsonrpc") == "2.0" and isinstance(said.get("error"), dict)
 
 
-def _said(status: int, code: int, message: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-    return httpx2.Response(status, json=error)
+def _said(status: int, code: int, found: Fault) -> httpx2.Response:
+    error = {"code": code, "message": str(found), "data": packed(found)}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error})

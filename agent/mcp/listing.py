@@ -23,6 +23,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from agent.mcp.config import ServerConfig
+from agent.mcp.faults import Fault, fault
+from agent.mcp.text import shown
 from agent.text import storable
 from agent.tools import Tool, ToolContext
 from agent.wire.jsontext import plain
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from mcp.types import ToolAnnotations
 
 MOST_TOOLS = 128
+MOST_REFUSED = 100
+"""Of those that are kept by name. A page of a server's list may hold 100,000."""
 LONGEST_NAME = 64
 LONGEST_DESCRIPTION = 2000
 LARGEST_SCHEMA = 64 * 1024
@@ -39,7 +43,6 @@ DEEPEST_SCHEMA = 24
 MAX_OUTPUT = 100_000
 """Bytes of text of one result that a model gets; the whole is kept for people."""
 DIGITS = 8
-SHOWN = 60
 NO_PROVIDERS = re.compile(r"[^a-zA-Z0-9_-]")
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NOT_AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf", "not", "enum", "const", "if", "then", "else"})
@@ -54,30 +57,35 @@ class Refused:
     """A tool that is not taken, by the name it has at its server."""
 
     name: str
-    why: str
+    why: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
+    """`more`: how many are refused besides those that are named."""
+
     tools: tuple[Tool, ...] = ()
     refused: tuple[Refused, ...] = ()
+    more: int = 0
 
 
 def tools_of(config: ServerConfig, theirs: Iterable[TheirTool], call: Call) -> Listed:
     wanted = [tool for tool in theirs if config.tools is None or tool.name in config.tools]
-    refused = [Refused(name, "the server has no such tool") for name in _missing(config, wanted)]
-    refused += [
-        _refused(tool, f"the server has more than {MOST_TOOLS} tools") for tool in wanted[MOST_TOOLS:]
-    ]
+    refused = [Refused(name, fault("absent")) for name in _missing(config, wanted)]
+    refused += [_refused(tool, fault("too_many", most=MOST_TOOLS)) for tool in wanted[MOST_TOOLS:]]
     fit: dict[str, TheirTool] = {}
     for tool in wanted[:MOST_TOOLS]:
-        why = "the server names it twice" if tool.name in fit else _fault(tool)
-        if why:
+        why = fault("twice") if tool.name in fit else _fault(tool)
+        if why is not None:
             refused.append(_refused(tool, why))
         else:
             fit[tool.name] = tool
     names = names_of(config.name, fit)
-    return Listed(tuple(_tool(config, names[name], tool, call) for name, tool in fit.items()), tuple(refused))
+    return Listed(
+        tuple(_tool(config, names[name], tool, call) for name, tool in fit.items()),
+        tuple(refused[:MOST_REFUSED]),
+        max(len(refused) - MOST_REFUSED, 0),
+    )
 
 
 def names_of(server: str, theirs: Iterable[str]) -> dict[str, str]:
@@ -99,36 +107,29 @@ def _digits(name: str, again: int) -> str:
     return hashlib.sha256(name.encode(errors="surrogatepass") + bytes(again)).hexdigest()[:DIGITS]
 
 
-def shown(text: str, most: int = SHOWN) -> str:
-    """A server's words where people read them: one line, bounded."""
-    line = " ".join(storable(text[: most * 4]).split())
-    line = "".join(mark for mark in line if mark.isprintable())
-    return line if len(line) <= most else f"{line[:most]}…"
-
-
 def _missing(config: ServerConfig, wanted: Iterable[TheirTool]) -> list[str]:
     there = {tool.name for tool in wanted}
     return [name for name in config.tools or () if name not in there]
 
 
-def _refused(tool: TheirTool, why: str) -> Refused:
+def _refused(tool: TheirTool, why: Fault) -> Refused:
     return Refused(shown(tool.name), why)
 
 
-def _fault(tool: TheirTool) -> str:
+def _fault(tool: TheirTool) -> Fault | None:
     if not tool.name.strip():
-        return "it has no name"
+        return fault("no_name")
     if tool.input_schema.get("type") != "object":
-        return "its schema is not one of an object"
+        return fault("no_object")
     if not isinstance(tool.input_schema.get("properties", {}), dict):
-        return "its schema's properties are no object"
+        return fault("no_properties")
     if not all(map(PROPERTY.fullmatch, tool.input_schema.get("properties", {}))):
-        return "an argument has a name that not every provider takes"
+        return fault("odd_argument")
     if _depth(tool.input_schema) > DEEPEST_SCHEMA:
-        return f"its schema is more than {DEEPEST_SCHEMA} deep"
+        return fault("deep", most=DEEPEST_SCHEMA)
     if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
-        return f"its schema is larger than {LARGEST_SCHEMA // 1024} KB"
-    return ""
+        return fault("large", most=LARGEST_SCHEMA // 1024)
+    return None
 
 
 def _depth(schema: Any) -> int:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -100,6 +99,6 @@ def _picture(mime_type: str, data: str, what: str = "image") -> ContentPart:
         return TextPart(f"[{what}, {kind}: larger than {LARGEST_PICTURE // 1024 // 1024} MB, not passed on]")
     try:
         base64.b64decode(data, validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or no ASCII at all
         return TextPart(f"[{what}, {kind}: damaged, not passed on]")
     return ImagePart(mime_type=kind, data=data)

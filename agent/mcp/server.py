@@ -13,8 +13,8 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,8 +22,10 @@ from pydantic import ValidationError
 
 from agent.errors import ToolError
 from agent.mcp.config import ServerConfig
-from agent.mcp.listing import Refused, shown, tools_of
+from agent.mcp.faults import LONGEST_WORDS, Fault, fault, said, unpacked
+from agent.mcp.listing import Refused, tools_of
 from agent.mcp.results import value_of
+from agent.mcp.text import shown
 from agent.results import UNKNOWN_OUTCOME
 from agent.tools import Tool, ToolContext
 
@@ -38,20 +40,22 @@ OPEN_FOR = 15.0
 """Seconds that a server may take until its tools are known: an old one may say nothing for ten to what the SDK asks."""
 AGAIN_AFTER = 15.0
 """Seconds until one that was away is tried again."""
-LIST_EVERY = 300.0
+LIST_EVERY, LIST_AGAIN = 300.0, 1.0
+"""Seconds until its tools are asked for again where it says nothing of them, and where it says so at each look."""
 PROGRESS_EVERY = 0.2
-LONGEST_WORDS = 500
 Run = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 ASKS = "it asks for more from a person, which no tool can give here"
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a server at this moment. `problem`: why its tools are missing, in words."""
+    """What is known of a server at this moment. `more`: how many tools are refused besides those that are named;
+    `problem`: why its tools are missing."""
 
     tools: tuple[Tool, ...] = ()
     refused: tuple[Refused, ...] = ()
-    problem: str = ""
+    more: int = 0
+    problem: Fault | None = None
     protocol: str = ""
     is_there: bool = False
 
@@ -68,8 +72,9 @@ class Server:
         self._session: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
-        self._wake = asyncio.Event()
-        self._leaving = False
+        self._limit: asyncio.Timeout | None = None
+        self._wake, self._left = asyncio.Event(), asyncio.Event()
+        self._closed = False
         self._next_try = float("-inf")
 
     @property
@@ -79,9 +84,12 @@ class Server:
 
     async def open(self) -> Client | None:
         """The session; None when there is none, and `known` says why."""
+        while self._left.is_set() and self._owner is not None and not self._owner.done():
+            await asyncio.wait({self._owner})  # a call into what is on its way out might have arrived, or not
         if self._owner is None or self._owner.done():
-            if not self.is_due:
+            if self._closed or not self.is_due:
                 return None
+            self._left.clear()
             self._opened = asyncio.get_running_loop().create_future()
             # Not in the context of whoever needs it first: its lines in the log would bear that request's id for ever.
             self._owner = asyncio.create_task(
@@ -92,24 +100,28 @@ class Server:
         return self._session
 
     async def close(self) -> None:
+        """Returns when the owner has ended. It is cut short at what it opens, and never while it ends a command."""
+        self._closed = True
+        self._leave()
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(0)
         if self._owner is not None:
-            self._owner.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._owner
+            await asyncio.wait({self._owner})
 
     # -- the owner ---------------------------------------------------------------------------------------------
 
     async def _own(self, opened: asyncio.Future[None]) -> None:
-        self._wake, self._leaving = asyncio.Event(), False
         self._next_try = self._clock() + AGAIN_AFTER
         try:
-            await self._live(opened)
+            if not self._left.is_set():
+                await self._live(opened)
         except asyncio.CancelledError:
             raise
         except (
             Exception
         ) as error:  # whatever the SDK or a server makes of it: this server is away, and says why
-            self._away(_words(error))
+            if not self._closed:
+                self._away(_fault(error))
         finally:
             self._session = None
             self.known = replace(self.known, is_there=False)
@@ -121,9 +133,9 @@ class Server:
 
         async with AsyncExitStack() as stack:
             # What is entered within the limit is left behind it, in this task: the two do not have to nest.
-            async with asyncio.timeout(OPEN_FOR):
-                there = await stack.enter_async_context(
-                    session.open_session(self.config, changed=self._wake.set, ended=self._leave)
+            async with self._limited():
+                there = await session.open_session(
+                    stack, self.config, changed=self._wake.set, ended=self._leave
                 )
                 await self._list(there)
             self._session, self._next_try = there, float("-inf")
@@ -135,20 +147,27 @@ class Server:
 
         hearing = asyncio.create_task(session.hear_of_changes(there, self._wake.set))
         try:
-            while not self._leaving:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LIST_EVERY):
-                        await self._wake.wait()
+            while not self._left.is_set():
+                await _either(self._wake, LIST_EVERY)
                 self._wake.clear()
-                if not self._leaving:
-                    async with asyncio.timeout(OPEN_FOR):
+                if not self._left.is_set():
+                    async with self._limited():
                         await self._list(there)
+                    await _either(self._left, LIST_AGAIN)
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
 
+    @asynccontextmanager
+    async def _limited(self) -> AsyncGenerator[None, None]:
+        async with asyncio.timeout(OPEN_FOR) as self._limit:
+            try:
+                yield
+            finally:
+                self._limit = None
+
     def _leave(self) -> None:
-        self._leaving = True
+        self._left.set()
         self._wake.set()
 
     async def _list(self, there: Client) -> None:
@@ -157,13 +176,14 @@ class Server:
         theirs = await session.list_tools(there, self.config.tools)
         listed = tools_of(self.config, theirs, self._call_from_elsewhere)
         if listed.refused and listed.refused != self.known.refused:
-            said = "; ".join(f"{each.name}: {each.why}" for each in listed.refused[:5])
-            log.warning(
-                "MCP server %s: %d tools are not taken: %s", self.config.name, len(listed.refused), said
-            )
-        self.known = Known(listed.tools, listed.refused, protocol=there.protocol_version, is_there=True)
+            named = "; ".join(f"{each.name}: {each.why}" for each in listed.refused[:5])
+            count = len(listed.refused) + listed.more
+            log.warning("MCP server %s: %d tools are not taken: %s", self.config.name, count, named)
+        self.known = Known(
+            listed.tools, listed.refused, listed.more, protocol=there.protocol_version, is_there=True
+        )
 
-    def _away(self, why: str) -> None:
+    def _away(self, why: Fault) -> None:
         self._next_try = self._clock() + AGAIN_AFTER
         self.known = Known(problem=why)
         log.warning("MCP server %s (%s) is away: %s", self.config.name, self.config.place, why)
@@ -226,13 +246,20 @@ class Server:
         return told
 
 
-def _words(error: BaseException) -> str:
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Returns when it is set, or when the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def _fault(error: BaseException) -> Fault:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
-        return f"it did not say what tools it has within {OPEN_FOR:g} seconds"
+        return fault("silent", seconds=f"{OPEN_FOR:g}")
     if isinstance(error, ValidationError):
-        return "its answer is not of the protocol"
+        return fault("nonsense")
     if isinstance(error, FileNotFoundError | PermissionError):
-        return "its command cannot be started; is it installed here, and may it be run?"
-    return shown(str(error), LONGEST_WORDS) or type(error).__name__
+        return fault("no_command")
+    return unpacked(getattr(error, "data", None)) or said(str(error) or type(error).__name__)

@@ -12,9 +12,9 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
+from agent.errors import ToolError
 from agent.mcp.config import ServerConfig
 from agent.mcp.server import Known, Server
 from agent.tools import Tool
@@ -23,7 +23,11 @@ T = TypeVar("T")
 
 FIRST_WAIT = 3.0
 """Seconds since the first need that anybody waits for servers to say what they have."""
-CLOSE_FOR = 5.0
+CLOSE_FOR = 8.0
+"""Seconds until all have ended: the SDK gives a command two to go by itself, and two more before it is killed."""
+CALLS_FOR = 1.0
+"""Seconds for calls to say what became of them, when their sessions have ended."""
+CLOSED = "The connections to other servers are closed."
 
 
 class Servers:
@@ -33,6 +37,8 @@ class Servers:
         self._servers = [Server(config, self._run) for config in configs]
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._end = asyncio.Event()
         self._tried: list[concurrent.futures.Future[Any]] = []
         self._until = 0.0
         self._closed = False
@@ -43,15 +49,12 @@ class Servers:
             if not self._servers or self._closed:
                 return
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._until = time.monotonic() + FIRST_WAIT
-                threading.Thread(target=_serve, args=(self._loop,), name="mcp", daemon=True).start()
-                atexit.register(self.close)
+                self._start()
             elif not all(future.done() for future in self._tried):
                 return
             due = [server for server in self._servers if server.is_due]
             if due:
-                self._tried = [asyncio.run_coroutine_threadsafe(server.open(), self._loop) for server in due]
+                self._tried = [self._do(server.open()) for server in due]
 
     def tools(self) -> tuple[Tool, ...]:
         """Those that are known now. None before somebody began."""
@@ -65,42 +68,64 @@ class Servers:
     async def ready(self) -> None:
         """Returns when each has been asked for its tools once, or has had its time."""
         self.begin()
-        waiting = [asyncio.wrap_future(future) for future in self._tried if not future.done()]
-        left = self._until - time.monotonic()
-        if waiting and left > 0:
-            await asyncio.wait(waiting, timeout=left)
+        if (left := self._until - time.monotonic()) > 0:
+            await _done(self._tried, left)
 
     async def look(self) -> tuple[tuple[ServerConfig, Known], ...]:
         """What is known when each has been tried, however long that takes."""
         self.begin()
-        await asyncio.gather(*map(asyncio.wrap_future, self._tried))
+        await _done(self._tried)
         return self.known()
 
-    def close(self) -> None:
-        """Ends the sessions, and with them the commands."""
+    def leave(self) -> None:
+        """Begins to end the sessions, and with them the commands. Nothing is opened any more."""
         with self._lock:
-            loop, self._loop, self._closed = self._loop, None, True
-        if loop is None:
-            return
-        with suppress(concurrent.futures.TimeoutError):
-            asyncio.run_coroutine_threadsafe(self._close(), loop).result(CLOSE_FOR)
-        loop.call_soon_threadsafe(loop.stop)
+            if self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(self._end.set)
+            self._closed = True
+
+    def close(self) -> None:
+        """Returns when all of it has ended."""
+        self.leave()
+        if self._thread is not None:
+            self._thread.join(CLOSE_FOR)
+        atexit.unregister(self.close)
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result, where it was asked for. Who stops waiting stops the work."""
-        loop = self._loop
-        if loop is None:
+        with self._lock:
+            future = None if self._loop is None or self._closed else self._do(work)
+        if future is None:
             work.close()
-            raise RuntimeError("The connections to other servers are closed.")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+            raise ToolError(CLOSED, code="mcp_unreachable")
+        return await asyncio.wrap_future(future)
 
-    async def _close(self) -> None:
+    # -- the thread. Whoever gives it work holds the lock: behind `leave` it takes none, which would never be done --
+
+    def _start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._until = time.monotonic() + FIRST_WAIT
+        self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="mcp", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # what is left of the work, it cancels
+            runner.run(self._until_the_end())
+
+    async def _until_the_end(self) -> None:
+        await self._end.wait()
         await asyncio.gather(*(server.close() for server in self._servers), return_exceptions=True)
+        if calls := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(calls, timeout=CALLS_FOR)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+async def _done(tried: Iterable[concurrent.futures.Future[Any]], within: float | None = None) -> None:
+    """Others wait for the same: who is cancelled here leaves the work alone."""
+    waiting = [asyncio.wrap_future(future) for future in tried if not future.done()]
+    if waiting:
+        await asyncio.wait(waiting, timeout=within)

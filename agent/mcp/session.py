@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -55,18 +55,24 @@ ANSWER: TypeAdapter[sdk.CallToolResult | sdk.InputRequiredResult] = TypeAdapter(
 Streams = tuple[Any, Any]
 
 
-def open_session(
-    config: ServerConfig, *, changed: Callable[[], None], ended: Callable[[], None]
-) -> AbstractAsyncContextManager[Client]:
-    """`changed`: the server says that its tools are others now; `ended`: it will say nothing more."""
+async def open_session(
+    stack: AsyncExitStack, config: ServerConfig, *, changed: Callable[[], None], ended: Callable[[], None]
+) -> Client:
+    """`changed`: the server says that its tools are others now; `ended`: it will say nothing more.
+
+    The stack leaves what was entered, and its owner leaves the stack where no limit of time is set: the SDK ends a
+    command step by step, and one that is cancelled in between is left at work.
+    """
 
     async def heard(message: Any) -> None:
         if isinstance(message, sdk.ToolListChangedNotification):
             changed()
 
-    return Client(
-        _streams(config, ended), message_handler=heard, client_info=US, cache=None, read_timeout_seconds=None
+    streams = await stack.enter_async_context(_streams(config, ended))
+    client = Client(
+        nullcontext(streams), message_handler=heard, client_info=US, cache=None, read_timeout_seconds=None
     )
+    return await stack.enter_async_context(client)
 
 
 async def list_tools(session: Client, wanted: tuple[str, ...] | None) -> list[sdk.Tool]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -20,6 +20,11 @@ from chatsite.adminkit.base import NOTHING
 from chatsite.adminkit.pages import PageAdmin
 from chatsite.chat.tools import every_tool, remote
 from chatsite.operator.models import ToolServer
+from chatsite.operator.tool_faults import words_of
+from chatsite.phrases import number
+
+if TYPE_CHECKING:
+    from agent.mcp import Known
 
 DESCRIPTION = 200
 
@@ -56,7 +61,7 @@ def servers() -> Iterator[ServerView]:
     found = remote.servers()
     for config, known in found.known() if found is not None else ():
         if known.problem:
-            state = _("away: %(why)s") % {"why": known.problem}
+            state = _("away: %(why)s") % {"why": words_of(known.problem)}
         elif known.protocol:
             state = _("there (protocol %(version)s)") % {"version": known.protocol}
         else:
@@ -67,8 +72,15 @@ def servers() -> Iterator[ServerView]:
             state=state,
             is_away=bool(known.problem),
             tools=len(known.tools),
-            refused=tuple(f"{each.name}: {each.why}" for each in known.refused),
+            refused=tuple(_refused(known)),
         )
+
+
+def _refused(known: Known) -> Iterator[str]:
+    for each in known.refused:
+        yield f"{each.name}: {words_of(each.why)}"
+    if known.more:
+        yield _("and %(count)s more") % {"count": number(known.more)}
 
 
 def view_of(tool: Tool) -> ToolView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from agent.abort import AbortSignal
 from agent.errors import ToolError
 from agent.mcp import ConfigError, Known, Servers, read_servers
 from agent.mcp.listing import names_of
+from agent.mcp.listing import tools_of as tools_listed
+from agent.mcp.results import value_of
 from agent.mcp.session import list_tools
 from agent.messages import ImagePart, TextPart
 from agent.tools import InvalidArguments, Tool, ToolContext, ToolOutput
@@ -112,6 +115,23 @@ async def test_a_tool_that_is_wanted_is_found_behind_more_than_a_model_may_have(
     )
 
 
+async def test_refused_tools_are_named_up_to_a_number_and_then_counted():
+    [config] = read_servers({"a": {"url": URL}})
+    theirs = [mcp.Tool(name=f"t{each}", input_schema={"type": "object"}) for each in range(5000)]
+    listed = tools_listed(config, theirs, never)
+    assert (len(listed.tools), len(listed.refused), listed.more) == (128, 100, 4772)
+
+
+@pytest.mark.parametrize("data", ["no base64", "ünï"])
+def test_a_picture_that_is_damaged_is_a_line_that_says_so(data):
+    image = mcp.ImageContent(type="image", mime_type="image/png", data=data)
+    assert value_of(mcp.CallToolResult(content=[image])) == "[image, image/png: damaged, not passed on]"
+
+
+async def never(*call: Any) -> Any:
+    raise AssertionError("it is not called")
+
+
 # -- a real server -------------------------------------------------------------------------------------------
 
 
@@ -175,7 +195,7 @@ async def test_what_a_server_offers_is_taken_with_its_flags_or_refused_with_the_
     servers = connect(t={"url": server.at(), "headers": {"Authorization": SECRET}})
     known = only(await servers.look())
     tools = {tool.name: tool for tool in known.tools}
-    assert (known.problem, known.is_there, known.protocol) == ("", True, "2026-07-28")
+    assert (known.problem, known.is_there, known.protocol) == (None, True, "2026-07-28")
     flags = {name: (tools[f"t__{name}"].needs_approval, tools[f"t__{name}"].idempotent) for name in
              ("add", "write", "erase", "put")}  # fmt: skip
     assert flags == {
@@ -191,7 +211,7 @@ async def test_what_a_server_offers_is_taken_with_its_flags_or_refused_with_the_
     assert tools["t__choose"].parameters == tools["t__add"].parameters, (
         "no endpoint takes `oneOf` at the root"
     )
-    refused = {each.name: each.why for each in known.refused}
+    refused = {each.name: str(each.why) for each in known.refused}
     assert refused == {
         "odd": "an argument has a name that not every provider takes",
         "deep": "its schema is more than 24 deep",
@@ -204,7 +224,7 @@ async def test_an_operator_says_which_tools_are_taken_and_which_ask(server, conn
     servers = connect(t={"url": server.at(), "tools": ["write", "erase", "nope"], "needs_approval": False})
     known = only(await servers.look())
     assert {tool.name: tool.needs_approval for tool in known.tools} == {"t__write": False, "t__erase": True}
-    assert [(each.name, each.why) for each in known.refused] == [("nope", "the server has no such tool")]
+    assert [(each.name, str(each.why)) for each in known.refused] == [("nope", "the server has no such tool")]
 
 
 @pytest.mark.slow
@@ -305,9 +325,9 @@ async def test_a_server_that_cannot_be_used_says_why_without_secrets(server, con
         t={"url": f"{server.at(path)}?key=s3cret-of-the-header", "headers": {"Authorization": SECRET}}
     )
     known = only(await servers.look())
-    assert why in known.problem
+    assert why in str(known.problem)
     assert known.tools == ()
-    assert "s3cret" not in known.problem + caplog.text
+    assert "s3cret" not in str(known.problem) + caplog.text
 
 
 @pytest.mark.slow
@@ -321,7 +341,7 @@ async def test_a_server_that_is_away_is_not_waited_for_twice_and_is_found_when_i
         async with asyncio.timeout(WITHIN):
             await servers.ready()
         assert servers.tools() == ()
-        assert "it cannot be reached" in only(servers.known()).problem
+        assert "it cannot be reached" in str(only(servers.known()).problem)
         began = time.monotonic()
         for _ in range(20):
             await servers.ready()
@@ -387,6 +407,111 @@ async def test_a_command_is_started_spoken_to_and_ends_with_us(tmp_path, connect
     await asyncio.to_thread(servers.close)
     # Nobody has to take leave of it any more, either.
     await until(lambda: not any(Path(f"/proc/{each}").exists() for each in (pid, again)))
+
+
+@pytest.mark.slow
+async def test_a_server_that_says_at_each_look_that_its_tools_are_others_is_not_looked_at_without_end(
+    tmp_path, connect, monkeypatch
+):
+    monkeypatch.setattr("agent.mcp.server.LIST_AGAIN", 600.0)
+    with stand_in(tmp_path) as own:
+        tools = await tools_of(connect(t={"url": own.at()}))
+        await call(tools["fidget"])
+        await until(lambda: own.calls("tools"))
+        for _ in range(20):
+            await call(tools["ping"])
+        assert own.calls("tools") == ["listed"]
+
+
+@pytest.mark.slow
+async def test_a_server_that_does_not_answer_when_one_takes_leave_holds_up_no_call(
+    server, connect, monkeypatch
+):
+    import httpx
+
+    monkeypatch.setattr("agent.mcp.guarded.LEAVE_FOR", 0.2)
+    tools = await tools_of(connect(t={"url": server.at("/clingy")}))
+    async with httpx.AsyncClient() as client:
+        await client.get(server.at("/forget"))
+    assert await call(tools["ping"]) == "ping: {}"
+
+
+@pytest.mark.slow
+async def test_who_stops_waiting_for_a_server_stops_no_other_who_waits_for_it(connect, monkeypatch):
+    monkeypatch.setattr("agent.mcp.server.OPEN_FOR", 2.0)
+    silent = await asyncio.start_server(lambda reader, writer: reader.read(), "127.0.0.1")
+    servers = connect(t={"url": f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/mcp"})
+    first, second = asyncio.create_task(servers.look()), asyncio.create_task(servers.look())
+    await asyncio.sleep(0)  # both wait
+    first.cancel()
+    async with asyncio.timeout(WITHIN):
+        assert "did not say what tools it has" in str(only(await second).problem)
+    assert first.cancelled()
+    silent.close()
+
+
+STUBBORN = """
+import os, signal, sys, time
+{before}
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+"""
+"""A command that never says anything, and does not hear that its input ends."""
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+"""Nor that it should end."""
+
+
+def stubborn(told: Path, before: str = "") -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-c", STUBBORN.format(before=before), str(told)]}
+
+
+def is_gone(told: Path) -> bool:
+    return not Path(f"/proc/{told.read_text()}").exists()
+
+
+@pytest.mark.slow
+async def test_a_command_that_is_being_opened_when_all_is_closed_ends_and_who_waits_hears_of_it(
+    tmp_path, connect, caplog
+):
+    servers = connect(t=stubborn(tmp_path / "pid", before=DEAF))
+    waiting = asyncio.create_task(servers.look())
+    await until((tmp_path / "pid").exists)
+    await asyncio.to_thread(servers.close)
+    await until(lambda: is_gone(tmp_path / "pid"))
+    async with asyncio.timeout(WITHIN):
+        assert not only(await waiting).is_there
+    assert only(await servers.look()).tools == ()
+    assert caplog.text == "", "that we go is no fault of a server"
+
+
+@pytest.mark.slow
+async def test_a_command_whose_time_is_over_while_it_is_ended_is_not_left_at_work(
+    tmp_path, connect, monkeypatch
+):
+    monkeypatch.setattr("agent.mcp.server.OPEN_FOR", 3.0)
+    servers = connect(t=stubborn(tmp_path / "pid", before=f"{DEAF}os.close(1)"))
+    async with asyncio.timeout(WITHIN):
+        assert only(await servers.look()).problem
+    await until(lambda: is_gone(tmp_path / "pid"))
+
+
+@pytest.mark.slow
+async def test_a_process_that_ends_while_it_opens_leaves_no_command_behind(tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; from agent.mcp import Servers, read_servers\n"
+        "told = Path(sys.argv[1])\n"
+        "Servers(read_servers({'t': {'command': sys.argv[2], 'args': ['-c', sys.argv[3], str(told)]}})).begin()\n"
+        "while not told.exists(): time.sleep(0.02)\n"
+    )
+    entry = stubborn(tmp_path / "pid")
+    ending = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(tmp_path / "pid"), entry["command"], entry["args"][1], cwd=ROOT
+    )
+    async with asyncio.timeout(WITHIN):
+        assert await ending.wait() == 0
+    assert is_gone(tmp_path / "pid")
 
 
 def children(log: Path) -> list[int]:

@@ -5,6 +5,7 @@
     3  what still runs is cut off in good order: its model's connection closed, all that was told kept, its heartbeat
        given up, so that the next process takes it up at once. It gets no terminal event: it has not ended
     4  readers are sent away: whoever follows comes back with its cursor
+    5  tool servers are taken leave of, and their commands end: they may need as long as the process has left
 
 A second signal (`hurry`) skips what is left of 2.
 """
@@ -19,6 +20,7 @@ from django.db import DatabaseError
 
 from chatsite.chat import db, eventlog, recovery, runner
 from chatsite.chat.process import draining
+from chatsite.chat.tools import remote
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ async def depart(seconds: float, hurry: asyncio.Event) -> None:
     await _until(
         lambda: not any(channel.readers for channel in eventlog.open_channels()), READERS_GONE_WITHIN
     )
+    remote.leave()
 
 
 async def _wait_for_runs(seconds: float, hurry: asyncio.Event) -> None:

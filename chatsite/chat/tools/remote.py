@@ -42,6 +42,12 @@ async def ready() -> None:
         await found.ready()
 
 
+def leave() -> None:
+    """This process goes: no tool of theirs is called any more."""
+    if _servers is not None:
+        _servers.leave()
+
+
 def use_servers(replacement: Servers | None) -> None:
     """Put others in their place (tests, an embedding project); None: those of the settings again."""
     global _servers

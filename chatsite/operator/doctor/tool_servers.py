@@ -46,10 +46,11 @@ def _of(config: ServerConfig, known: Known) -> Iterator[Finding]:
     )
     if known.refused:
         named = "; ".join(f"{each.name}: {each.why}" for each in known.refused[:SHOWN])
-        more = len(known.refused) - SHOWN
+        count = len(known.refused) + known.more
+        more = count - SHOWN
         yield look(
             about,
-            f"{words}; {len(known.refused)} are not taken: {named}{f'; and {more} more' if more > 0 else ''}",
+            f"{words}; {count} are not taken: {named}{f'; and {more} more' if more > 0 else ''}",
             "Have them mended at the server, or list the tools to take as `tools` in MCP_SERVERS.",
         )
     elif not known.tools:
