@@ -92,7 +92,9 @@ class Request(http_protocol.WebRequest):
     _refused = False
 
     def gotLength(self, length: int | None) -> None:
+        """The head is here; its body has a time of its own."""
         super().gotLength(length)
+        self.channel.setTimeout(settings.BODY_IDLE_SECONDS)
         if length is not None and length > max_body():
             self._refuse()
 
@@ -128,7 +130,7 @@ class Request(http_protocol.WebRequest):
 
 def _cut_silent(channel: Any, cut: Callable[[], None]) -> None:
     """Nothing came for long, in the place of Twisted's `timeoutConnection`: whose body it is gets words first."""
-    if channel.requests and channel._transferDecoder is not None and not channel.requests[-1]._refused:
+    if channel.requests and not channel.line_mode and not channel.requests[-1]._refused:
         request = channel.requests[-1]
         path = channel._path.decode("latin-1").partition("?")[0]
         kind, body = late(
@@ -138,6 +140,12 @@ def _cut_silent(channel: Any, cut: Callable[[], None]) -> None:
     cut()
 
 
+def _put_off(channel: Any, put_off: Callable[[], None]) -> None:
+    """In the place of Twisted's `resetTimeout`: a head may come as one byte a minute, so its bytes put nothing off."""
+    if not channel.line_mode:
+        put_off()
+
+
 class HTTPFactory(http_protocol.HTTPFactory):
     def buildProtocol(self, addr: Any) -> Any:
         protocol = super().buildProtocol(addr)
@@ -145,6 +153,7 @@ class HTTPFactory(http_protocol.HTTPFactory):
         channel = protocol._channel
         protocol.timeOut = settings.BODY_IDLE_SECONDS
         channel.timeoutConnection = partial(_cut_silent, channel, channel.timeoutConnection)
+        channel.resetTimeout = partial(_put_off, channel, channel.resetTimeout)
         return protocol
 
 

@@ -80,6 +80,23 @@ def test_a_head_that_does_not_come_is_no_connection_for_ever(begun: bytes, site:
     assert heard_on(said_to(site, begun)) == b""
 
 
+@pytest.mark.parametrize("first", [b"", b"Content-Length: 5\r\n"], ids=["of no body", "of a body"])
+def test_a_head_that_comes_byte_by_byte_has_its_time_as_a_whole(first: bytes, site: Server):
+    head = b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\n" + first + b"X-Slow: "
+    with said_to(site, head) as connection:
+        connection.settimeout(IDLE / 6)
+        for _ in range(120):
+            try:
+                connection.sendall(b"a")
+                assert connection.recv(1) == b"", "there is nothing to answer yet"
+                return
+            except TimeoutError:
+                continue  # nobody has cut it off
+            except OSError:
+                return
+    raise AssertionError("whoever sends a byte now and then is never cut off")
+
+
 def test_an_upload_that_makes_progress_may_take_longer(site: Server, person):
     def slowly():
         for _ in range(6):
