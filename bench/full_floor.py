@@ -80,13 +80,10 @@ def application(model_url: str) -> Any:
             if self.session is None:
                 self.session = session()
             await asyncio.to_thread(begin, asked)
-            last = b""
             async for piece in self.run(asked):
-                if last:
-                    yield last
-                last = piece
-            await Run.objects.filter(public_id=asked["runId"]).aupdate(state="finished")
-            yield last  # the end is told when it is kept
+                if b'"RUN_FINISHED"' in piece:  # the end is told when it is kept
+                    await Run.objects.filter(public_id=asked["runId"]).aupdate(state="finished")
+                yield piece
 
     floor = FullFloor(model_url)
 
