@@ -23,7 +23,8 @@ class AbortSignal:
     def __init__(self) -> None:
         self._aborted = False
         self._waits: set[_Wait] = set()
-        self._children: weakref.WeakSet[AbortSignal] = weakref.WeakSet()
+        # Made for the first: most have none, and every stream has two signals.
+        self._children: weakref.WeakSet[AbortSignal] | None = None
         # One that may be taken again by who has it: a signal's handler or a finalizer may abort in the middle of it.
         self._once = threading.RLock()
         self.reason = ""
@@ -39,7 +40,7 @@ class AbortSignal:
             self.reason = reason
             # The flag first, then the waits: one that begins in this very moment sees the flag.
             self._aborted = True
-            children = tuple(self._children)
+            children = tuple(self._children or ())
         for wait in tuple(self._waits):
             wait.end_soon()
         for child in children:
@@ -49,6 +50,8 @@ class AbortSignal:
         """A signal that is given with this one, and may be given alone."""
         child = AbortSignal()
         with self._once:
+            if self._children is None:
+                self._children = weakref.WeakSet()
             self._children.add(child)
             too_late = self._aborted
         if too_late:

@@ -114,13 +114,18 @@ def check(job: Job, answer: Answer) -> None:
 
 
 def slow_streams(job: Job, taken: Taken) -> Figures:
+    """The first row is of the time in which all of the streams are under way. The second is of all of it: at its
+    begin 67 runs a second start, and what a start costs comes late to those that stream."""
     late = [
-        answer.arrived(found.start()) - int(found[1]) / 1e9
+        [(int(found[1]) / 1e9, answer.arrived(found.start())) for found in STAMP.finditer(answer.raw)]
         for answer in taken.answers
-        for found in STAMP.finditer(answer.raw)
     ]
+    begun, ending = max(deltas[0][0] for deltas in late), min(deltas[-1][0] for deltas in late)
+    delays = [(begun <= written <= ending, came - written) for deltas in late for written, came in deltas]
     return {
-        "200 streams at 10 deltas/s: p99 lateness, ms": 1e3 * percentile(late, 99),
+        "200 streams at 10 deltas/s: p99 lateness, ms": 1e3
+        * percentile([d for all_run, d in delays if all_run], 99),
+        "... those included that begin and end": 1e3 * percentile([delay for _, delay in delays], 99),
         "... most memory resident, MiB": taken.peak,
         "... CPU per delta, us": 1e6 * taken.cpu / job.deltas,
     }
@@ -170,7 +175,7 @@ GOALS = {
 def jobs(quick: bool) -> list[Job]:
     """The slow streams come first, while a server's memory still is what they need."""
     return [
-        Job(f"paced-{20 if quick else 40}", 200, 200, slow_streams, spread_over=3.0),
+        Job(f"paced-{50 if quick else 80}", 200, 200, slow_streams, spread_over=3.0),
         Job("text-16", 20 if quick else 60, 1, first_text),
         Job(f"text-{20_000 if quick else 60_000}", 1, 1, fast_streams),
         Job(f"text-{100 if quick else 300}", 200, 200, fast_streams),

@@ -7,29 +7,32 @@ from decimal import Decimal
 
 from django.utils.formats import get_format
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext_lazy
+from django.utils.translation import ngettext
 
 NOUNS = {
-    "character": ngettext_lazy("%(number)s character", "%(number)s characters", "count"),
-    "key": ngettext_lazy("%(number)s key", "%(number)s keys", "count"),
-    "message": ngettext_lazy("%(number)s message", "%(number)s messages", "count"),
-    "other answer": ngettext_lazy("%(number)s other answer", "%(number)s other answers", "count"),
-    "other question": ngettext_lazy("%(number)s other question", "%(number)s other questions", "count"),
-    "question": ngettext_lazy("%(number)s question", "%(number)s questions", "count"),
-    "request": ngettext_lazy("%(number)s request", "%(number)s requests", "count"),
-    "round": ngettext_lazy("%(number)s round", "%(number)s rounds", "count"),
-    "run": ngettext_lazy("%(number)s run", "%(number)s runs", "count"),
-    "token": ngettext_lazy("%(number)s token", "%(number)s tokens", "count"),
-    "turn": ngettext_lazy("%(number)s turn", "%(number)s turns", "count"),
+    "character": lambda amount: ngettext("%(number)s character", "%(number)s characters", amount),
+    "key": lambda amount: ngettext("%(number)s key", "%(number)s keys", amount),
+    "message": lambda amount: ngettext("%(number)s message", "%(number)s messages", amount),
+    "other answer": lambda amount: ngettext("%(number)s other answer", "%(number)s other answers", amount),
+    "other question": lambda amount: ngettext(
+        "%(number)s other question", "%(number)s other questions", amount
+    ),
+    "question": lambda amount: ngettext("%(number)s question", "%(number)s questions", amount),
+    "request": lambda amount: ngettext("%(number)s request", "%(number)s requests", amount),
+    "round": lambda amount: ngettext("%(number)s round", "%(number)s rounds", amount),
+    "run": lambda amount: ngettext("%(number)s run", "%(number)s runs", amount),
+    "token": lambda amount: ngettext("%(number)s token", "%(number)s tokens", amount),
+    "turn": lambda amount: ngettext("%(number)s turn", "%(number)s turns", amount),
 }
-"""What is counted. Whoever counts something else adds a line; without one it is counted in English."""
+"""What is counted. Whoever counts something else adds a line; without one it is counted in English. Functions, because
+each `ngettext_lazy` makes two classes of its own: half a megabyte for these."""
 
 
 def count(amount: int, noun: str) -> str:
     words = NOUNS.get(noun)
     if words is None:
         return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
-    return str(words % {"count": amount, "number": number(amount)})
+    return words(amount) % {"number": number(amount)}
 
 
 def number(value: float | Decimal, places: int = 0) -> str:

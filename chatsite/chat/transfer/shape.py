@@ -47,8 +47,12 @@ Values = Annotated[dict[str, Any], BeforeValidator(lambda value: plain(value, te
 Moment = Annotated[datetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))]
 
 
+LATER = ConfigDict(defer_build=True)
+"""What reads and checks is built when the first file comes: many a process never sees one."""
+
+
 class _Entry(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    model_config = LATER | ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 class _Text(_Entry):
@@ -100,7 +104,7 @@ class _Result(_Entry):
 
 
 _Part = Annotated[_Text | _Thinking | _Call | _Result | ImageEntry | FileEntry, Field(discriminator="type")]
-_PARTS: TypeAdapter[list[Any]] = TypeAdapter(list[_Part])
+_PARTS: TypeAdapter[list[Any]] = TypeAdapter(list[_Part], config=LATER)
 
 
 def _readable(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import socket
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError
+from django.db import OperationalError, connections
 
 from chatsite.chat.process import rounds
 from chatsite.operator import prepare, servers, tracing
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         from chatsite.asgi import application
 
         self._greet(site_address(sock), token)
+        connections.close_all()  # this thread's own: requests and runs have theirs
         servers.settle_memory()
         # The rounds recover what an earlier server left, also when nobody asks for a page.
         servers.SERVERS[settings.SERVER](application, sock, rounds.begin)
