@@ -431,7 +431,7 @@ async def test_a_server_that_does_not_answer_when_one_takes_leave_holds_up_no_ca
 
     monkeypatch.setattr("agent.mcp.guarded.LEAVE_FOR", 0.2)
     tools = await tools_of(connect(t={"url": server.at("/clingy")}))
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         await client.get(server.at("/forget"))
     assert await call(tools["ping"]) == "ping: {}"
 

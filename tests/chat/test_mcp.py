@@ -203,6 +203,8 @@ async def test_an_admin_sees_each_tool_and_why_those_of_a_server_are_missing(has
     assert "&lt;script&gt;alert(1)" in shown
     assert "<script>alert(1)" not in shown
     assert "s3cret" not in shown
-    german = await client.get(reverse("admin:operator_toolserver_changelist"), HTTP_ACCEPT_LANGUAGE="de")
+    german = await client.get(
+        reverse("admin:operator_toolserver_changelist"), headers={"accept-language": "de"}
+    )
     assert "er ist nicht erreichbar" in german.content.decode()
     assert "deep: sein Schema ist mehr als 24 Ebenen tief" in german.content.decode()
