@@ -5,6 +5,7 @@
 //   {"do": "answer", answers: {toolCallId: {approved, editedArgs?} | "cancel"}}
 //   {"do": "again"}                                      client by client: see there
 //   {"do": "read"}                                       nothing but the answer
+//   {"do": "peek"}                                       the answer at once, whatever is under way (TanStack's alone)
 //
 // The answer is what the client holds when everything it began has settled, and what it said to the console.
 
@@ -45,7 +46,7 @@ export function runner(tool, ran) {
 
 /**
  * `fetch`, with a connection that breaks behind `wire.cutAt` events of the next answer. `wire.requests` counts, and
- * `wire.waiting` are those without a head yet.
+ * `wire.waiting` are those that have no head yet, or, where no stream follows it, not the whole answer.
  */
 export function fetchOver(wire) {
   Object.assign(wire, { requests: 0, waiting: 0, cutAt: undefined })
@@ -55,11 +56,17 @@ export function fetchOver(wire) {
     wire.requests += 1
     wire.waiting += 1
     try {
-      return cutAt === undefined ? await fetch(url, init) : await fetchAndBreak(url, init, cutAt)
+      return cutAt === undefined ? await whole(await fetch(url, init)) : await fetchAndBreak(url, init, cutAt)
     } finally {
       wire.waiting -= 1
     }
   }
+}
+
+async function whole(response) {
+  const { status, statusText, headers } = response
+  if (response.body === null || headers.get('content-type')?.startsWith('text/event-stream')) return response
+  return new Response(await response.arrayBuffer(), { status, statusText, headers })
 }
 
 async function fetchAndBreak(url, init, cutAt) {

@@ -49,6 +49,7 @@ function held() {
     interrupts,
     ran,
     requests: wire.requests,
+    waiting: wire.waiting,
     older: client.getHasOlderMessages(),
   }
 }
@@ -111,4 +112,5 @@ serve({
     return held()
   },
   read: settled,
+  peek: held,
 })

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.clients import Json, story
+from tests.clients.clients import Client, Json, story
 from tests.clients.conftest import Open
 from tests.clients.reading import problem, said, same_as_the_server
 from tests.live.api import Api
@@ -90,6 +90,12 @@ def test_tanstack_joins_a_run_that_is_under_way(opened: Open, api: Api, standin:
     assert said(same_as_the_server(first, api)) == [LONG * 20]
 
 
+def has_joined(client: Client) -> bool:
+    """It has asked for the thread and then for what is under way in it, and hears that."""
+    held = client.tell("peek")
+    return held["requests"] > 1 and held["busy"] and not held["waiting"]
+
+
 def _read(api: Api, thread: str) -> list[Json]:
     answer = api.http.get("/api/chat", params={"threadId": thread})
     return answer.json()["messages"] if answer.is_success else []
@@ -101,6 +107,7 @@ def test_tanstack_stops_a_run_that_it_has_joined(opened: Open, api: Api, standin
     first.begin("send", text="Tell me a long story")
     wait_until(lambda: said(story(_read(api, first.thread))), "the first words")
     fresh = opened("tanstack", first.thread, persistence=True, stays=True)
+    wait_until(lambda: has_joined(fresh), "the other one at the stream")
     first.close()  # the page was reloaded: the old one is gone, the new one reads
     assert not standin.exchanges[-1].closed.wait(3)
     fresh.tell("stop")
