@@ -16,7 +16,7 @@ from tests.server import SESSION_COOKIE, Person, Server
 
 AWAY = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|htmx:sse:error"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def test_an_answer_goes_on_by_itself_on_the_page_that_was_open(
             chat.page.evaluate("() => { window.notReloaded = true }")
             end(server)
             server.start()
-            expect(chat.log.locator(".resumed")).to_have_count(1, timeout=60_000)
+            expect(chat.log.locator(".resumed")).to_have_count(1, timeout=90_000)
             chat.done(90)
             assert said(chat) == letters(SLOW)
             assert chat.page.evaluate("() => window.notReloaded")
@@ -82,7 +82,7 @@ def test_a_question_outlives_the_server_with_what_was_typed_into_it(browser: Bro
             kill(server)
             server.start()
             question.press("Approve")
-            expect(chat.runs).to_have_count(2, timeout=60_000)
+            expect(chat.runs).to_have_count(2, timeout=90_000)
             chat.done()
             expect(chat.answer).to_contain_text("with the subject “Mine alone” is sent")
         assert "Traceback" not in server.output
