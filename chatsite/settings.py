@@ -174,7 +174,8 @@ ASGI_APPLICATION = "chatsite.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        # What a project that installs our apps has of its own (admin's frame), and does not get from us, is in own/.
+        "DIRS": [BASE_DIR / "templates" / "own", BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

@@ -10,12 +10,14 @@ from django.contrib.sessions.middleware import SessionMiddleware
 from django.contrib.staticfiles import finders
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connection
+from django.shortcuts import resolve_url
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, is_valid_path, reverse
 from django.utils.module_loading import import_string
 
 from chatsite.chat.conf import setting
+from chatsite.wired import unwired
 
 
 @register()
@@ -90,6 +92,36 @@ def urls_are_included(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register(Tags.urls)
+def sockets_are_wired(**_: Any) -> list[CheckMessage]:
+    why = unwired("chatsite.chat.routing")
+    if not why:
+        return []
+    return [
+        Warning(
+            f"No WebSocket may lead to the chat: {why}.",
+            hint="Put URLRouter(chatsite.chat.routing.websocket_urlpatterns), in SessionMiddlewareStack and "
+            "KnownOrigin, into your ASGI application and name that in ASGI_APPLICATION. The README's asgi.py shows it.",
+            id="chat.W003",
+        )
+    ]
+
+
+@register(Tags.urls)
+def people_can_sign_in(**_: Any) -> list[CheckMessage]:
+    """Whoever is not signed in is sent there by the page. Another server's address nobody can look at."""
+    address = resolve_url(settings.LOGIN_URL)
+    if not address.startswith("/") or is_valid_path(address.partition("?")[0]):
+        return []
+    return [
+        Warning(
+            f"LOGIN_URL leads to {address}, and nothing is there: nobody can sign in to the chat.",
+            hint="Set LOGIN_URL to the name or the path of your login page, such as 'admin:login'.",
+            id="chat.W004",
+        )
+    ]
 
 
 @register(Tags.templates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.utils.module_loading import import_string
 
 from agent.errors import AgentError, InvalidRequest
@@ -14,6 +14,7 @@ from chatsite.gateway.endpoints import ConfigError, config_from_settings
 from chatsite.gateway.hooks.loading import HookError, hooks_folder, idle_hooks, load_hooks
 from chatsite.gateway.hooks.rules import FORMS, read_rules
 from chatsite.gateway.hooks.server_tools import tools_from_settings
+from chatsite.wired import unwired
 
 MCP = "__"
 """In the name of a tool that another server has: those are known only when it was asked."""
@@ -79,6 +80,21 @@ def models_can_be_served(**_: Any) -> list[CheckMessage]:
     except (ConfigError, InvalidRequest) as error:
         return [Error(str(error), hint="docs/gateway.md has the form of GATEWAY_MODELS.", id="gateway.E010")]
     return []
+
+
+@register(Tags.urls)
+def it_is_wired(**_: Any) -> list[CheckMessage]:
+    why = unwired("chatsite.gateway.asgi")
+    if not why:
+        return []
+    return [
+        Warning(
+            f"No address may lead to the gateway: {why}.",
+            hint="Give what comes to /v1/ to chatsite.gateway.asgi.GatewayApp() in your ASGI application, and name "
+            "that in ASGI_APPLICATION. The README's asgi.py shows it.",
+            id="gateway.W002",
+        )
+    ]
 
 
 @register()

@@ -161,6 +161,14 @@ def test_a_program_runs_the_agent_and_the_admin_reads_it(address, browser, key):
     assert "Good morning to the shop" in transcript.text
 
 
+def test_the_admin_keeps_its_own_look_and_name(browser):
+    for path in ("/admin/", "/admin/auth/user/", "/admin/chat/thread/"):
+        page = browser.get(path)
+        assert page.status_code == 200
+        assert "Django administration" in page.text
+        assert not re.search("threadloom|chat/icon", page.text, flags=re.I)
+
+
 def test_a_socket_opens_for_a_key_and_for_no_other_sites_page(address, key):
     url = f"{address.replace('http', 'ws', 1)}/ws/threads/socket/"
     with connect(url, additional_headers=key):
@@ -189,7 +197,17 @@ def test_the_gateway_stands_without_the_chat(project, address, browser, key):
     )
     project.write(
         "alone.py",
-        'from shop.settings import *\nINSTALLED_APPS.remove("chatsite.chat")\nROOT_URLCONF = "shop.alone_urls"\n',
+        'from shop.settings import *\nINSTALLED_APPS.remove("chatsite.chat")\nROOT_URLCONF = "shop.alone_urls"\n'
+        'ASGI_APPLICATION = "shop.alone_asgi.application"\n',
+    )
+    said = project.run("manage.py", "check", "--settings", "shop.alone")
+    assert "gateway.W002" in said.stderr
+    assert "cannot be imported" in said.stderr
+    project.write(
+        "alone_asgi.py",
+        re.sub(r"(from chatsite.chat.routing .*|sockets = .*)\n", "", sample("asgi.py")).replace(
+            ', "websocket": sockets', ""
+        ),
     )
     project.manage("check", "--fail-level", "WARNING", "--settings", "shop.alone")
     script = """
@@ -213,12 +231,25 @@ def test_check_says_in_words_what_is_missing(project):
 INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "django.contrib.admin"]
 ROOT_URLCONF, STATICFILES_DIRS, TEMPLATES[0]["DIRS"] = "shop.bare", [], []
 MIDDLEWARE, DATABASES["default"]["OPTIONS"] = [], {}
+ASGI_APPLICATION, LOGIN_URL = "shop.plain.application", "/nowhere/"
 """,
+    )
+    project.write(
+        "plain.py",
+        "from django.core.asgi import get_asgi_application\napplication = get_asgi_application()\n",
     )
     said = project.run("manage.py", "check", "--settings", "shop.missing")
     assert said.returncode == 1
-    found = set(re.findall(r"\((chat\.\w+)\)", said.stderr))
-    assert found == {"chat.E004", "chat.E005", "chat.E006", "chat.W001", "chat.W002"}, said.stderr
+    found = set(re.findall(r"\(((?:chat|gateway)\.\w+)\)", said.stderr))
+    wired = {"chat.W003", "gateway.W002"}
+    assert found == {
+        "chat.E004", "chat.E005", "chat.E006", "chat.W001", "chat.W002", "chat.W004", *wired,
+    }, said.stderr  # fmt: skip
+    assert "shop.plain.application, the ASGI_APPLICATION, does not use chatsite.chat.routing" in said.stderr
+    project.write("unset.py", "from shop.settings import *\ndel ASGI_APPLICATION\n")
+    said = project.run("manage.py", "check", "--settings", "shop.unset")
+    assert set(re.findall(r"\(((?:chat|gateway)\.\w+)\)", said.stderr)) == wired
+    assert "ASGI_APPLICATION is not set" in said.stderr
     project.write(
         "lesser.py",
         'from shop.settings import *\nINSTALLED_APPS.remove("chatsite.policies")\n',
