@@ -12,9 +12,11 @@ from collections.abc import Iterator
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import AsyncClient
+from django.utils import timezone
 
 from chatsite.care import exporting
 from chatsite.chat import db
+from chatsite.chat.actions import organizing, steering
 from chatsite.chat.models import Attachment, Thread
 from chatsite.chat.problems import Invalid
 from chatsite.chat.transfer import attached, moving, shape
@@ -62,6 +64,40 @@ async def test_all_data_of_a_person_comes_in_again_and_is_exported_equal(person,
     assert "2 threads were imported." in (await client.get("/archive?imported=2")).content.decode()
     assert await db.read(exported, stranger) == await db.read(exported, person)
     assert await db.read(Attachment.objects.filter(owner=stranger).count) == 1
+
+
+async def test_what_was_pinned_put_away_or_thrown_away_comes_in_as_such(person, stranger, client):
+    for asked in ({"pinned": True}, {"archived": True}, {"deleted": True}):
+        thread = await db.write(moving.take_in, person, shape.read_file(a_file()))
+        await db.write(lambda thread=thread, asked=asked: organizing.organize(thread=thread, **asked))
+    long_ago = timezone.now() - 2 * organizing.KEPT_DELETED
+    await db.write(Thread.objects.filter(owner=person, deleted_at__isnull=False).update, deleted_at=long_ago)
+    answer = await sent(client, await db.read(lambda: b"".join(exporting.export(person))))
+    assert answer.status_code == 303
+    pinned, archived, deleted = await db.read(list, Thread.objects.filter(owner=stranger).order_by("pk"))
+    assert [each.pinned_at is not None for each in (pinned, archived, deleted)] == [True, False, False]
+    assert [each.archived_at is not None for each in (pinned, archived, deleted)] == [False, True, False]
+    assert (pinned.deleted_at, archived.deleted_at) == (None, None)
+    assert (await client.get(f"/threads/{deleted.public_id}/")).status_code == 404
+    assert f"/threads/{deleted.public_id}/" in (await client.get("/archive")).content.decode()
+    assert await db.write(organizing.restore, stranger, deleted.public_id) == deleted, "its time is not over"
+
+
+async def test_a_thread_that_comes_in_alone_is_shown_wherever_it_lay(person, client):
+    thread = await db.write(moving.take_in, person, shape.read_file(a_file()))
+    await db.write(lambda: organizing.organize(thread=thread, archived=True, deleted=True))
+    text = await db.read(lambda: moving.file_of(Thread.objects.get(pk=thread.pk)).as_json())
+    answer = await client.post("/import", {"file": SimpleUploadedFile("one.json", text.encode())})
+    assert answer.status_code == 303
+    assert (await client.get(answer.headers["Location"])).status_code == 200
+
+
+async def test_a_fork_of_a_pinned_thread_is_not_pinned(person):
+    thread = await db.write(moving.take_in, person, shape.read_file(a_file()))
+    thread = await db.write(lambda: organizing.organize(thread=thread, pinned=True))
+    message = await db.read(lambda: thread.messages.order_by("pk").first().public_id)
+    fork = await db.write(lambda: steering.fork(thread=thread, message_id=message, owner=person))
+    assert fork.pinned_at is None
 
 
 def with_a_file() -> str:

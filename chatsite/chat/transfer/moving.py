@@ -9,12 +9,16 @@
 Rule 1: what is exported and taken in again is exported equal: ids, times, branches, usage.
 Rule 2: a file is a text that anybody may have written. No call of it ever runs: the ledger, questions and standing
 rules do not travel, and a run that was at work or waited is a cancelled one in the file.
+Rule 3: a thread that was put away or thrown away comes in as such. What was thrown away has its time from then on, to
+be taken back or removed for good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
+
+from django.utils import timezone
 
 from agent.messages import Message
 from agent.wire.parts import dump_parts, load_parts
@@ -30,13 +34,15 @@ LEFT_OPEN = {State.QUEUED, State.RUNNING, State.INTERRUPTED, State.LOST}
 
 
 def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> ThreadFile:
-    """All branches of a thread but what is deleted; or one branch, and the runs that told it."""
+    """All branches of a thread but what is deleted; or one branch, and the runs that told it, as a thread that lies
+    nowhere yet."""
     runs = list(thread.runs.order_by("pk"))
     if path is None:
         rows = _parents_first(list(thread.messages.filter(deleted_at=None).order_by("pk")))
     else:
         rows = list(path)
         runs = [run for run in runs if run.pk in {row.run_id for row in rows}]
+    lies = _place_of(thread) if path is None else {}
     run_ids = {run.pk: run.public_id for run in runs}
     ids = {row.pk: row.public_id for row in rows}
     return ThreadFile(
@@ -45,6 +51,7 @@ def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> Thr
         choices=choices.kept(thread.choices),
         created_at=thread.created_at,
         updated_at=thread.updated_at,
+        **lies,
         head=ids.get(thread.head_id) if thread.head_id else None,
         runs=[_run_entry(run, run_ids) for run in runs],
         messages=[
@@ -61,6 +68,11 @@ def file_of(thread: Thread, path: Iterable[models.Message] | None = None) -> Thr
             for row in rows
         ],
     )
+
+
+def _place_of(thread: Thread) -> dict[str, Literal[True]]:
+    dates = {"pinned": thread.pinned_at, "archived": thread.archived_at, "deleted": thread.deleted_at}
+    return {name: True for name, since in dates.items() if since is not None}
 
 
 def file_name(title: str) -> str:
@@ -108,6 +120,7 @@ def _parents_first(rows: list[models.Message]) -> list[models.Message]:
 
 def take_in(owner: Any, file: ThreadFile) -> Thread:
     """A new thread of the owner's with what the file holds. Caller holds the transaction."""
+    now = timezone.now()
     thread = Thread.objects.create(
         owner=owner,
         title=file.title,
@@ -115,6 +128,9 @@ def take_in(owner: Any, file: ThreadFile) -> Thread:
         choices=file.choices.as_json(),
         created_at=file.created_at,
         updated_at=file.updated_at,
+        pinned_at=now if file.pinned else None,
+        archived_at=now if file.archived else None,
+        deleted_at=now if file.deleted else None,
     )
     runs: dict[str, Run] = {}
     for entry in file.runs:

@@ -148,6 +148,9 @@ class ThreadFile(_Entry):
     choices: Choices = Field(default_factory=Choices)
     created_at: Moment
     updated_at: Moment
+    pinned: Literal[True] | None = None
+    archived: Literal[True] | None = None
+    deleted: Literal[True] | None = None
     head: Id | None = None
     runs: list[RunEntry] = Field(default=[], max_length=MAX_MESSAGES)
     messages: list[MessageEntry] = Field(default=[], max_length=MAX_MESSAGES)

@@ -187,7 +187,7 @@ async def take_in(request: HttpRequest) -> HttpResponse:
             await db.read(lambda: packed.check(upload))  # all of it, before anything is taken in
         texts = packed.threads_in(upload) if several else iter([("", upload)])
         while (found := await db.read(next, texts, None)) is not None:
-            taken.append(await _taken(request, found[1]))
+            taken.append(await _taken(request, found[1], to_be_seen=not several))
     except Missing:
         raise
     except Problem as problem:
@@ -198,8 +198,11 @@ async def take_in(request: HttpRequest) -> HttpResponse:
     return _to(reverse("chat:thread", args=[taken[0].public_id]))
 
 
-async def _taken(request: HttpRequest, content: Any) -> Thread:
+async def _taken(request: HttpRequest, content: Any, *, to_be_seen: bool) -> Thread:
+    """Who brings one thread wants to see it, wherever it lay; many come to where they were."""
     file = await db.read(lambda: shape.read_file(content if isinstance(content, bytes) else content.read()))
+    if to_be_seen:
+        file = file.model_copy(update={"archived": None, "deleted": None})
     file = await attached.kept(request.person, file)  # type: ignore[attr-defined]
     return await db.write(moving.take_in, request.person, file)  # type: ignore[attr-defined,no-any-return]
 
