@@ -64,6 +64,11 @@ def test_a_service_has_no_rights_that_it_does_not_need(name):
     assert ":latest" not in service["image"]
 
 
+def test_a_program_in_the_network_finds_the_proxy_under_the_name_that_everybody_calls():
+    caddy = COMPOSE["services"]["caddy"]
+    assert caddy["networks"]["default"]["aliases"] == [caddy["environment"]["DOMAIN"]]
+
+
 def test_nothing_secret_has_a_default_and_what_is_missing_says_what_to_write():
     asked = dict(re.findall(r"\$\{([A-Z_]+):\?([^}]*)\}", COMPOSE_TEXT))
     assert set(re.findall(r"\$\{([A-Z_]+)", COMPOSE_TEXT)) == set(asked) == {"DOMAIN", "POSTGRES_PASSWORD"}
