@@ -75,6 +75,8 @@ class Arriving:
             async with asyncio.timeout(settings.BODY_IDLE_SECONDS):
                 message = await self._receive()
         except TimeoutError:
+            if self._is_answered:  # meanwhile; an answer that is under way is no place for another
+                return await self._receive()
             self._is_late = True
             await _refuse(
                 self._send,

@@ -115,3 +115,33 @@ async def test_a_body_that_stops_coming_is_refused_and_its_application_hears_tha
     assert [message["type"] for message in heard] == ["http.request", "http.disconnect", "http.disconnect"]
     assert [message.get("status") for message in told] == [408, None]
     assert b"body came for 0.02 seconds" in told[1]["body"]
+
+
+async def test_an_answer_that_began_before_its_body_was_whole_is_not_answered_again(settings):
+    settings.BODY_IDLE_SECONDS = 0.02
+    told: list[Any] = []
+    cut, gone = asyncio.Event(), asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        listening = asyncio.create_task(receive())
+        await asyncio.sleep(0)  # it waits for the body
+        await send({"type": "http.response.start", "status": 413, "headers": []})
+        await cut.wait()
+        gone.set()
+        assert (await listening)["type"] == "http.disconnect"
+
+    async def receive() -> Any:
+        try:
+            await gone.wait()
+        except asyncio.CancelledError:
+            cut.set()  # the time for a piece of the body is over
+            raise
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": [(b"content-length", b"4")]}
+    async with asyncio.timeout(10):
+        await Gate(application)(scope, receive, send)
+    assert [message.get("status") for message in told] == [413]
