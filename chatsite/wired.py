@@ -28,5 +28,5 @@ def unwired(module: str) -> str:
         ImportError,
         RuntimeError,
     ) as error:  # the second: it takes in models of an app that is not installed
-        return f"ASGI_APPLICATION is {path!r}, which cannot be imported: {error}"
+        return f"ASGI_APPLICATION is {path!r}, which cannot be imported: {str(error).rstrip('.')}"
     return "" if module in sys.modules else f"{path}, the ASGI_APPLICATION, does not use {module}"

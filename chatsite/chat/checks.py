@@ -103,7 +103,7 @@ def sockets_are_wired(**_: Any) -> list[CheckMessage]:
         Warning(
             f"No WebSocket may lead to the chat: {why}.",
             hint="Put URLRouter(chatsite.chat.routing.websocket_urlpatterns), in SessionMiddlewareStack and "
-            "KnownOrigin, into your ASGI application and name that in ASGI_APPLICATION. The README's asgi.py shows it.",
+            "KnownOrigin, into your ASGI application and name that in ASGI_APPLICATION. docs/django.md has an asgi.py.",
             id="chat.W003",
         )
     ]

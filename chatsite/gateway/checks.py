@@ -91,7 +91,7 @@ def it_is_wired(**_: Any) -> list[CheckMessage]:
         Warning(
             f"No address may lead to the gateway: {why}.",
             hint="Give what comes to /v1/ to chatsite.gateway.asgi.GatewayApp() in your ASGI application, and name "
-            "that in ASGI_APPLICATION. The README's asgi.py shows it.",
+            "that in ASGI_APPLICATION. docs/django.md has an asgi.py.",
             id="gateway.W002",
         )
     ]
