@@ -8,14 +8,14 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
     # httpx loads its command line where it can (with rich 4 MiB); without it, as if that were not installed.
-    sys.modules["httpx._main"] = None  # type: ignore[assignment]
+    sys.modules["httpx._main"] = None
     from django.conf import settings
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
     try:
         # Read before any command: Django itself puts the error aside, and some commands never look at it.
-        settings.INSTALLED_APPS  # noqa: B018
+        settings.INSTALLED_APPS  # noqa: B018 - to be asked is what reads them
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as exc:
         sys.stderr.write(f"{exc}\n")

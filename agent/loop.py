@@ -187,6 +187,7 @@ class AgentRun:
             if self._output is not None:
                 terminal = replace(terminal, result=self._output.result)
         except Exception as error:
+            # Whatever broke the run: it has one end, and every call that was told has its result before it.
             code, terminal = self._endings.broken_by(error, self.transcript)
             during = at_work(self.transcript)
             self.transcript = close_old_calls(self.transcript)
@@ -301,6 +302,7 @@ class AgentRun:
                 async for event in told:
                     yield event
         except Exception:
+            # However the turn broke off, it is told that it ended, and what it used is counted.
             yield turn.ended
             with suppress(MiddlewareFailed, Aborted):
                 await self._stack.on_usage(turn.used)

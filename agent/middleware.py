@@ -274,7 +274,7 @@ def check_source(source: MiddlewareSource) -> None:
 
 
 def make(source: MiddlewareSource) -> Middleware:
-    made = source.fresh() if isinstance(source, Middleware) else source()  # type: ignore[attr-defined]
+    made = source.fresh() if isinstance(source, Middleware) else source()  # type: ignore[attr-defined]  # `check_source` saw it
     if not isinstance(made, Middleware):
         raise InvalidRequest(f"{source!r} makes no middleware.")
     return made

@@ -62,7 +62,7 @@ class ModelTurn:
                 async for event in told:
                     yield event
             turn.check()
-        except Exception:
+        except Exception:  # however the turn broke off: what it opened is closed, and what it used is counted
             for event in turn.closings():
                 yield event
             self._end(started)

@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT = 30.0
 """Seconds that one hook may take over one turn, unless it says otherwise."""
 
 
-class Patch(BaseModel):  # type: ignore[no-redef] # mypy's pydantic plugin gives `__init__` a `**kwargs` too
+class Patch(BaseModel):  # type: ignore[no-redef]  # mypy's pydantic plugin gives `__init__` a `**kwargs` too
     """What changes in the request of the next round. `messages` and `tools` may speak either dialect.
 
     `optional_params` are further fields of the body (None takes one out); `kwargs` are what later hooks find in

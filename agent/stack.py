@@ -95,7 +95,7 @@ class MiddlewareStack:
         for source in self._sources:
             try:
                 made = make(source)
-            except Exception as error:
+            except Exception as error:  # a middleware is foreign code
                 raise self._failed(str(source), error) from error
             self._add(made)
         await self._all("setup")
@@ -205,7 +205,7 @@ class MiddlewareStack:
             await self._alone(name, partial(method, ctx, said))
         while self._deferred:
             work = self._deferred.pop(0)
-            await self._alone("deferred work", lambda work=work: work)  # type: ignore[misc]
+            await self._alone("deferred work", lambda work=work: work)  # type: ignore[misc]  # mypy infers no lambda with a default
 
     async def _alone(self, name: str, call: Callable[[], Any]) -> None:
         try:
@@ -214,6 +214,7 @@ class MiddlewareStack:
                 async with asyncio.timeout(AT_THE_END):
                     await value
         except Exception:
+            # The run has ended and nobody is left to be told; what the others do at its end they do all the same.
             log.exception("run %s: middleware %s failed at the end of it", self.run_id, name)
 
     # -- calling -----------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class MiddlewareStack:
                 return await value
         except Aborted:
             raise
-        except Exception as error:
+        except Exception as error:  # a middleware is foreign code
             raise self._failed(name, error) from error
 
     def _failed(self, name: str, error: Exception) -> MiddlewareFailed:

@@ -191,6 +191,8 @@ class Slot:
         except (Aborted, MiddlewareFailed):
             raise
         except Exception as error:
+            # A hook's decision that makes no sense, or a claim that was not kept: nothing began, and the call gets
+            # a result like any other.
             return _Done(failure(call, error, None), transformed=transformed)
         self.claimed = True
         return replace(await self._execute(tool, arguments), arguments=arguments, transformed=transformed)
@@ -229,6 +231,7 @@ class Slot:
         try:
             content = content_of(value)
         except Exception:
+            # Tools return what they like, also things that fail when they are read.
             log.exception("tool %s: its result cannot be said in JSON", tool.name)
             return _Done(error_result(self.call.id, "internal_error", BROKEN, duration_ms=duration_ms))
         cut = cut_to(content, tool.max_output)

@@ -80,7 +80,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         value, error = None, None
         try:
             value = context.run(work)
-        except BaseException as raised:
+        except BaseException as raised:  # raised again where the call waits
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)

@@ -47,6 +47,7 @@ class Judge:
         try:
             self._verdicts[call.id] = await _verdict(call, arguments, tool, self._ctx)
         except Exception:
+            # A policy is the application's own code. What nobody could decide does not run.
             log.exception("tool %s: whether it may run could not be found out", tool.name)
             self._verdicts[call.id] = "failed"
 

@@ -108,7 +108,7 @@ class Server:
     def memory(self) -> tuple[float, float]:
         """RSS and PSS in MiB: PSS counts a page that n processes share as 1/n."""
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
-        rss, pss = (int(re.search(rf"^{name}:\s+(\d+) kB", rollup, re.M)[1]) for name in ("Rss", "Pss"))  # type: ignore[index]
+        rss, pss = (int(re.search(rf"^{name}:\s+(\d+) kB", rollup, re.M)[1]) for name in ("Rss", "Pss"))
         return rss / 1024, pss / 1024
 
 

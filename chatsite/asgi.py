@@ -22,18 +22,18 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
 django_app = get_asgi_application()
 
 # Only now are the apps loaded, which all of these need.
-from chatsite.bodies import BodyLimit  # noqa: E402
-from chatsite.chat.api.doors import ChatApi  # noqa: E402
-from chatsite.chat.files.upload_doors import UploadDoor  # noqa: E402
-from chatsite.chat.process import rounds  # noqa: E402
-from chatsite.chat.readers.thread_events import EventsDoor  # noqa: E402
-from chatsite.gateway.asgi import GatewayApp  # noqa: E402
-from chatsite.operator.gate import Gate  # noqa: E402
-from chatsite.operator.probe import Probe  # noqa: E402
-from chatsite.routing import websocket_app  # noqa: E402
-from chatsite.static import StaticFiles  # noqa: E402
-from chatsite.watch import ids  # noqa: E402
-from chatsite.watch.requests import Counted  # noqa: E402
+from chatsite.bodies import BodyLimit
+from chatsite.chat.api.doors import ChatApi
+from chatsite.chat.files.upload_doors import UploadDoor
+from chatsite.chat.process import rounds
+from chatsite.chat.readers.thread_events import EventsDoor
+from chatsite.gateway.asgi import GatewayApp
+from chatsite.operator.gate import Gate
+from chatsite.operator.probe import Probe
+from chatsite.routing import websocket_app
+from chatsite.static import StaticFiles
+from chatsite.watch import ids
+from chatsite.watch.requests import Counted
 
 bounded_django = BodyLimit(Probe(otherwise=django_app))
 static_files = Counted(StaticFiles(otherwise=bounded_django))

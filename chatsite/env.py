@@ -151,7 +151,7 @@ def facts(name: str) -> dict[str, dict[str, int | bool]]:
 
 
 def _is_fact(name: str, value: object) -> bool:
-    return type(value) is FACTS.get(name) and (name != "context" or value > 0)  # type: ignore[operator]
+    return type(value) is FACTS.get(name) and (name != "context" or value > 0)
 
 
 def listing(name: str, default: Collection[str] = ()) -> list[str]:

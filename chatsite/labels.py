@@ -82,12 +82,12 @@ def _of_model(node: ast.ClassDef) -> Iterator[str]:
             yield f"{name}s"
     for each in node.body:
         if isinstance(each, ast.Assign) and (call := _field(each)):
-            yield from _of_field(each.targets[0].id, call)  # type: ignore[attr-defined]
+            yield from _of_field(each.targets[0].id, call)
 
 
 def _of_field(name: str, call: ast.Call) -> Iterator[str]:
     given = {word.arg: word.value for word in call.keywords}
-    if call.args and call.func.attr not in RELATIONS:  # type: ignore[attr-defined]
+    if call.args and call.func.attr not in RELATIONS:
         given.setdefault("verbose_name", call.args[0])
     yield from _plain(given["verbose_name"]) if "verbose_name" in given else (name.replace("_", " "),)
     yield from _plain(given.get("help_text"))

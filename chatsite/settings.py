@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chatsite import env, env_mcp
 from chatsite.settings_accounts import *  # noqa: F403 - who may come in, and how
-from chatsite.settings_logs import *  # noqa: F403
+from chatsite.settings_logs import *  # noqa: F403 - what is logged, and how
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

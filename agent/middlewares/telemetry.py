@@ -23,7 +23,7 @@ from agent.middleware import Middleware, MiddlewareContext, ToolCall, TurnUsage
 try:
     from opentelemetry import trace
 except ImportError:  # pragma: no cover - the package is optional
-    trace = None  # type: ignore[assignment]
+    trace = None  # type: ignore[assignment]  # no module then
 
 SCOPE = "threadloom.agent"
 

@@ -208,7 +208,7 @@ class HttpProvider:
                 await self._raise_refusal(answer, asked)
             if not answer.first:
                 raise BadStream("The model's endpoint sent an empty answer.", status=answer.status)
-        except BaseException as exc:
+        except BaseException as exc:  # also a cancellation: the connection goes back first
             if answer is not None:
                 await answer.close()
             if isinstance(exc, NETWORK_ERRORS):

@@ -32,7 +32,8 @@ class Routed:
         for place, (provider, model) in enumerate(self._steps, 1):
             said = False
             try:
-                async with aclosing(provider.stream(replace(request, model=model))) as events:  # type: ignore[type-var]
+                told = provider.stream(replace(request, model=model))
+                async with aclosing(told) as events:  # type: ignore[type-var]  # each of them is a generator
                     async for event in events:
                         said = True
                         yield replace(event, provider=provider.name) if isinstance(event, TurnEnd) else event

@@ -13,7 +13,7 @@ except ImportError:
 TOOL = "look_up"
 
 
-class Declines(CustomLogger):  # type: ignore[misc]
+class Declines(CustomLogger):
     """Looks at each answer, and wants nothing."""
 
     async def async_should_run_agentic_loop(self, response: Any, **rest: Any) -> tuple[bool, dict[str, Any]]:
@@ -27,7 +27,7 @@ class Declines(CustomLogger):  # type: ignore[misc]
         return False, {}
 
 
-class LooksUp(CustomLogger):  # type: ignore[misc]
+class LooksUp(CustomLogger):
     """Answers `look_up` by itself, and has the model go on: one rerun."""
 
     server_fulfilled_tool_names = frozenset({TOOL})

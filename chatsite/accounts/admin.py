@@ -26,7 +26,7 @@ from chatsite.phrases import count, money, plain
 
 if apps.is_installed("allauth.account"):
     # A project that signs people in by means of its own keeps its own admin of people and groups, too.
-    from chatsite.accounts import admin_addresses, admin_groups, admin_people  # noqa: F401
+    from chatsite.accounts import admin_addresses, admin_groups, admin_people  # noqa: F401 - they register
 
 LIMITS = (
     "label", "scopes", "allowed_models", "requests_per_minute", "tokens_per_minute", "requests_at_once", "budget",
@@ -127,7 +127,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
             # Not the whole row: what is booked meanwhile would be lost.
             obj.save(update_fields=form.changed_data) if form.changed_data else None
             return
-        obj.made_key = keys.give_value(obj)  # type: ignore[attr-defined]
+        obj.made_key = keys.give_value(obj)
         obj.save(force_insert=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:

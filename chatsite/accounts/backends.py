@@ -14,7 +14,7 @@ from django.contrib.auth.backends import ModelBackend
 
 
 class NameOrEmail(ModelBackend):
-    def authenticate(self, request: Any, **credentials: Any) -> Any:  # type: ignore[override]
+    def authenticate(self, request: Any, **credentials: Any) -> Any:
         login = credentials.get("username") or credentials.get("email")
         password = credentials.get("password")
         if not login or not password:
@@ -25,7 +25,7 @@ class NameOrEmail(ModelBackend):
             return None
         return user if user.check_password(password) and self.user_can_authenticate(user) else None
 
-    async def aauthenticate(self, request: Any, **credentials: Any) -> Any:  # type: ignore[override]
+    async def aauthenticate(self, request: Any, **credentials: Any) -> Any:
         return await sync_to_async(self.authenticate)(request, **credentials)
 
 

@@ -112,7 +112,7 @@ class Provider(OpenIDConnectProvider):
 class Callback(OAuth2CallbackView):
     def _get_state(self, request: HttpRequest, provider: Any) -> Any:
         state, answer = super()._get_state(request, provider)
-        self.adapter.nonce = (state or {}).get("nonce", "")  # type: ignore[attr-defined]
+        self.adapter.nonce = (state or {}).get("nonce", "")
         return state, answer
 
 

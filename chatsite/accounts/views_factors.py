@@ -27,7 +27,7 @@ from chatsite.accounts.stages import FactorDueStage
 @login_stage_required(stage=FactorDueStage.key, redirect_urlname="account_login")
 def due(request: HttpRequest) -> HttpResponseBase:
     """The factor that somebody must have before they are signed in. An app, as everybody has a telephone."""
-    stage: Any = request._login_stage  # type: ignore[attr-defined]
+    stage: Any = request._login_stage
     user = stage.login.user
     if request.method != "POST":
         return _form(request, user, totp.get_totp_secret(regenerate=True))

@@ -34,4 +34,4 @@ class OnceOnly:
     """Before ModelAdmin: for the pages of rows that there may be only once."""
 
     def changeform_view(self, *args: Any, **kwargs: Any) -> Any:
-        return looked_at_again(super().changeform_view)(*args, **kwargs)  # type: ignore[misc]
+        return looked_at_again(super().changeform_view)(*args, **kwargs)

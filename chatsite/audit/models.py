@@ -25,7 +25,7 @@ class AppendOnlyRows(models.QuerySet["Entry"]):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AppendOnly
 
-    update = delete = bulk_update = update_or_create = _refuse  # type: ignore[assignment]
+    update = delete = bulk_update = update_or_create = _refuse
 
 
 class Entry(models.Model):

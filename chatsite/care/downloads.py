@@ -47,5 +47,5 @@ def held(pieces: Iterator[bytes], claimed: int) -> Iterator[bytes]:
                 due = time.monotonic() + PUT_OFF_EVERY
             yield piece
     finally:
-        pieces.close()  # type: ignore[attr-defined]  # it is a generator
+        pieces.close()  # it is a generator
         row.delete()

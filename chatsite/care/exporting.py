@@ -46,7 +46,7 @@ def zipped(parts: Iterable[Part]) -> Iterator[bytes]:
     """An archive of these and their manifest, piece by piece."""
     out, manifest = _Out(), []
     now = timezone.now()
-    with ZipFile(out, "w", ZIP_DEFLATED) as archive:  # type: ignore[arg-type]  # it only writes, and never seeks
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:  # it only writes, and never seeks
         for name, pieces in parts:
             digest, size = hashlib.sha256(), 0
             with archive.open(_info(name, now), "w", force_zip64=True) as file:

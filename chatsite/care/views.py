@@ -57,5 +57,5 @@ async def _told(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _end(pieces: Iterator[bytes]) -> None:
-    pieces.close()  # type: ignore[attr-defined]  # it is a generator
+    pieces.close()  # it is a generator
     connection.close()

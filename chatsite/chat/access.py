@@ -78,7 +78,7 @@ class Credential:
         if self.session_key is None:
             return None
         asker = SimpleNamespace(session=import_module(settings.SESSION_ENGINE).SessionStore(self.session_key))
-        user = get_user(asker)  # type: ignore[arg-type]  # it looks at the session alone
+        user = get_user(asker)  # it looks at the session alone
         return user if user.is_authenticated and user.is_active else None
 
 

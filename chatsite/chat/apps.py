@@ -12,7 +12,7 @@ class ChatConfig(together.TogetherConfig):
 
     def ready(self) -> None:
         from chatsite.care import housework, lines
-        from chatsite.chat import checks  # noqa: F401  (registers the system checks)
+        from chatsite.chat import checks  # noqa: F401 - registers the system checks
         from chatsite.chat.rows import search
 
         housework.register("threads", "chatsite.chat.care.upkeep.step")

@@ -168,7 +168,7 @@ def _replay(run: Run, earlier: tuple[Message, ...], rows: list[models.Message], 
 
 def play_on(run: Run, before: Played, new: list[tuple[int, Event]]) -> Played:
     number, folded, underway = before.number, before.folded, before.underway
-    for number, event in new:  # noqa: B007 (the last one counts)
+    for number, event in new:  # noqa: B007 - the last one counts
         folded = apply(folded, event)
         underway = take(underway, event, folded)
     over = bool(new) and isinstance(new[-1][1], Terminal)

@@ -11,7 +11,7 @@ class GatewayConfig(together.TogetherConfig):
 
     def ready(self) -> None:
         from chatsite.care import housework, lines
-        from chatsite.gateway import checks  # noqa: F401  (registers the system checks)
+        from chatsite.gateway import checks  # noqa: F401 - registers the system checks
 
         housework.register("exchanges", "chatsite.gateway.retention.step")
         lines.register("chatsite.gateway.personal")

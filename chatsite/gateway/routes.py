@@ -40,7 +40,7 @@ class Routes:
         self._named = config.named
         self._demo = config.named.get(DEMO) or (Target(Endpoint(demo.name, demo), DEMO),)
         self._lists = {
-            endpoint: ModelList(endpoint.provider, endpoint.listed)  # type: ignore[arg-type]
+            endpoint: ModelList(endpoint.provider, endpoint.listed)
             for endpoint in config.endpoints
             if endpoint.listed is not None
         }

@@ -49,16 +49,16 @@ def insert(records: Sequence[ExchangeRecord]) -> None:
 @cache
 def _into_exchanges() -> str:
     places = ", ".join("%s" for _ in EXCHANGE)
-    return f"INSERT INTO {_table(Exchange)} ({_columns(Exchange, EXCHANGE)}) VALUES ({places})"  # noqa: S608
+    return f"INSERT INTO {_table(Exchange)} ({_columns(Exchange, EXCHANGE)}) VALUES ({places})"  # noqa: S608 - our own names
 
 
 @cache
 def _into_rounds() -> str:
     """A round finds its exchange by the id that is unique, so nobody has to be told the key of the row."""
     places = ", ".join("%s" for _ in ROUND)
-    exchange = f"SELECT id FROM {_table(Exchange)} WHERE public_id = %s"  # noqa: S608 - our own names, here and around
+    exchange = f"SELECT id FROM {_table(Exchange)} WHERE public_id = %s"  # noqa: S608 - our own names
     columns = _columns(Round, ("exchange", *ROUND))
-    return f"INSERT INTO {_table(Round)} ({columns}) VALUES (({exchange}), {places})"  # noqa: S608
+    return f"INSERT INTO {_table(Round)} ({columns}) VALUES (({exchange}), {places})"  # noqa: S608 - likewise
 
 
 def _exchange_values(record: ExchangeRecord) -> tuple[Any, ...]:

@@ -151,5 +151,5 @@ def _wants_usage(body: dict[str, Any]) -> bool:
 
 
 async def _close(events: Events) -> None:
-    async with aclosing(events):  # type: ignore[type-var]
+    async with aclosing(events):
         pass

@@ -189,7 +189,7 @@ class Server(server.Server):
     async def answered(self, seconds: float) -> None:
         """Returns when no request waits for the rest of its answer any more, or after so many seconds."""
         deadline = time.monotonic() + seconds
-        while self._at_work() and time.monotonic() < deadline:  # noqa: ASYNC110 (they are many)
+        while self._at_work() and time.monotonic() < deadline:  # noqa: ASYNC110 - they are many
             await asyncio.sleep(0.05)
 
     def _at_work(self) -> list[asyncio.Future]:

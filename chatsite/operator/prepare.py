@@ -58,7 +58,7 @@ def in_a_child(work: Callable[[], None]) -> None:
     with os.fdopen(reading, "rb") as pipe:
         report = pipe.read()
     os.waitpid(child, 0)
-    error = pickle.loads(report) if report else RuntimeError("The preparation was ended from outside.")  # noqa: S301
+    error = pickle.loads(report) if report else RuntimeError("The preparation was ended from outside.")  # noqa: S301 - our child's
     if error is not None:
         raise error
 
@@ -116,7 +116,7 @@ def _migrate(found: schema.Schema, tell: Callable[[str], None]) -> None:
             ) from None
     try:
         call_command("migrate", interactive=False, verbosity=0)
-    except Exception as error:
+    except Exception as error:  # whatever a migration's own code meets
         if found.is_empty:
             raise
         words = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -23,7 +23,7 @@ def unloaded() -> Iterator[None]:
     """Imports in here find none of it; behind it all is as it was. What is loaded already stays."""
     stand_ins: dict[str, ModuleType | None] = {ABSENT: None, EMPTY: ModuleType(EMPTY)}
     mine = {name: stand_in for name, stand_in in stand_ins.items() if name not in sys.modules}
-    sys.modules.update(mine)  # type: ignore[arg-type]  # None says that there is no such module
+    sys.modules.update(mine)  # None says that there is no such module
     try:
         yield
     finally:

@@ -22,19 +22,19 @@ class _Bounded:
 
     def connection_made(self, transport: Any) -> None:
         transport.set_write_buffer_limits(high=MAX_PENDING)
-        super().connection_made(transport)  # type: ignore[misc]
+        super().connection_made(transport)
 
     def pause_writing(self) -> None:
         self._stuck = self.loop.call_later(STUCK_AFTER, self.transport.abort)
-        super().pause_writing()  # type: ignore[misc]
+        super().pause_writing()
 
     def resume_writing(self) -> None:
         self._move_on()
-        super().resume_writing()  # type: ignore[misc]
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._move_on()
-        super().connection_lost(exc)  # type: ignore[misc]
+        super().connection_lost(exc)
 
     def _move_on(self) -> None:
         if self._stuck is not None:

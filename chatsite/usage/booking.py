@@ -29,7 +29,7 @@ def book(tally: Tally) -> None:
             cursor.execute(_add_statement(), _values(key, sums[key]))
             pk, spread = cursor.fetchone()
             spreads.append((_merged(spread, sums[key]), pk))
-        cursor.executemany(f"UPDATE {_table()} SET spread = %s WHERE id = %s", spreads)  # noqa: S608
+        cursor.executemany(f"UPDATE {_table()} SET spread = %s WHERE id = %s", spreads)  # noqa: S608 - our own name
 
 
 @cache

@@ -117,7 +117,7 @@ def remove_deleted() -> bool:
     rows.delete()
     silent = runs - set(models.Message.objects.filter(run__in=runs).values_list("run_id", flat=True))
     for model in (RunEvent, ToolCall, Interrupt):
-        model.objects.filter(run__in=silent).delete()  # type: ignore[attr-defined]
+        model.objects.filter(run__in=silent).delete()
     Run.objects.filter(pk__in=silent).update(log=Run.Log.PRUNED, given={}, receipt={})
     return True
 

@@ -30,7 +30,7 @@ class StateFilter(ValueFilter):
     parameter_name = "state"
 
     def __init__(self, request: HttpRequest, params: Any, model: type[Model], model_admin: Any) -> None:
-        self.states = list(model.State.values)  # type: ignore[attr-defined]
+        self.states = list(model.State.values)
         self.names = naming.RUN_STATES if model is Run else naming.CALL_STATES
         super().__init__(request, params, model, model_admin)
 

@@ -181,7 +181,7 @@ async def send_reply(reply: Reply, receive: Receive, send: SendMessage) -> None:
 
 
 async def _send_all(frames: AsyncIterator[bytes], send: SendMessage) -> None:
-    async with aclosing(frames):  # type: ignore[type-var]
+    async with aclosing(frames):
         async for frame in frames:
             await send({"type": "http.response.body", "body": frame, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

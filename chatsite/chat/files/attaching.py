@@ -58,7 +58,7 @@ class Attaching:
             rows = {id: row for id, row in rows.items() if row.mime_type not in IMAGES}
         transcript = await asyncio.to_thread(with_files, request.transcript, rows)
         events = self._provider.stream(replace(request, transcript=transcript))
-        async with aclosing(events) as told:  # type: ignore[type-var]
+        async with aclosing(events) as told:
             async for event in told:
                 yield event
 

@@ -70,5 +70,5 @@ async def _cut_off() -> None:
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
-    while not condition() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 (many things)
+    while not condition() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - many things
         await asyncio.sleep(LOOK_EVERY)

@@ -78,7 +78,7 @@ def _soon() -> float:
 async def guarded(frames: Frames, recheck: Recheck) -> AsyncIterator[bytes]:
     """The frames, with a sign of life in long silences, for as long as the reader may have them."""
     told_at = time.monotonic()
-    async with aclosing(frames):  # type: ignore[type-var]
+    async with aclosing(frames):
         async for frame in frames:
             if not await recheck.holds():
                 return
@@ -157,7 +157,7 @@ def html_frames(thread: Thread, after: Cursor | None) -> Frames:
 async def _as_frames(told: AsyncIterator[Change | None]) -> Frames:
     # By this event a page learns that its stream gets through.
     yield b"event: loom:here\ndata:\n\n"
-    async with aclosing(told) as changes:  # type: ignore[type-var]
+    async with aclosing(told) as changes:
         async for change in changes:
             if change is None:
                 yield None

@@ -91,7 +91,7 @@ class _Renderer(RendererHTML):
     def code_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return figure(code_html(tokens[idx].content, ""), "") + "\n"
 
-    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # type: ignore[override]
+    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         """A picture elsewhere is a link with its host: showing it would tell that host who reads this."""
         token = tokens[idx]
         label = escape(self.renderInlineAsText(token.children or [], options, env)) or _("image")

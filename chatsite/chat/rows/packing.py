@@ -33,7 +33,7 @@ def pack(run_pk: int, first: int, events: Sequence[Event], at: datetime) -> list
         if key is not None:
             data["at"] = kept_at
             if len(group) > 1:
-                data["delta"] = [event.delta for event in group]  # type: ignore[union-attr]
+                data["delta"] = [event.delta for event in group]
         rows.append((run_pk, first, number, data["type"], jsontext.dump(data)))
         first = number + 1
     return rows

@@ -226,7 +226,7 @@ def _upsert(model: type[Model], unique: tuple[str, ...], update: tuple[str, ...]
 def _update(model: type[Model], names: tuple[str, ...]) -> _Statement:
     new = ", ".join(f"{column} = %s" for column in _columns(model, names))
     sql = f"UPDATE {_table(model)} SET {new} WHERE id = %s"  # noqa: S608 - likewise
-    return _statement(sql, [model._meta.get_field(name) for name in names])  # type: ignore[misc]
+    return _statement(sql, [model._meta.get_field(name) for name in names])
 
 
 @cache

@@ -134,7 +134,7 @@ class _Saying:
     async def listen(self) -> None:
         asked = Transcript((user_message("title", self._ask),))
         request = TurnRequest(self.model, asked, message_id="title", parameters={"max_tokens": 60})
-        async with aclosing(self._provider.stream(request)) as events:  # type: ignore[type-var]
+        async with aclosing(self._provider.stream(request)) as events:
             async for event in events:
                 if isinstance(event, TextMessageContent):
                     self.text += event.delta

@@ -22,7 +22,7 @@ from chatsite.chat.views.door import door
 @require_safe
 @door
 async def attachment(request: HttpRequest, thread_id: str, id: str) -> HttpResponseBase:
-    return as_django(await downloads.download(request.person, thread_id, id))  # type: ignore[attr-defined]
+    return as_django(await downloads.download(request.person, thread_id, id))
 
 
 @require_safe

@@ -33,7 +33,7 @@ Written = Mapping[str, str]
 @require_http_methods(["GET", "HEAD", "POST"])
 @door
 async def settings(request: HttpRequest, thread_id: str) -> HttpResponse:
-    person = request.person  # type: ignore[attr-defined]
+    person = request.person
     thread = await commands.thread_for(person, thread_id)
     if request.method != "POST":
         return await _settings(request, thread)
@@ -53,7 +53,7 @@ async def settings(request: HttpRequest, thread_id: str) -> HttpResponse:
 
 
 async def _save(request: HttpRequest, thread: Thread) -> None:
-    person = request.person  # type: ignore[attr-defined]
+    person = request.person
     chosen = _chosen(request.POST, choices.kept(thread.choices))
     model = request.POST.get("model") or None
     command = Configure(
@@ -75,7 +75,7 @@ async def _settings(
     form: QueryDict | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    person = request.person  # type: ignore[attr-defined]
+    person = request.person
     catalog, allowed = await catalog_for(person), await allowance.of(person)
     chosen = choices.kept(thread.choices)
     model = catalog.pick(stored=form["model"] if form and "model" in form else thread.model)
@@ -120,13 +120,13 @@ async def presets(request: HttpRequest) -> HttpResponse:
             return _to(reverse("chat:presets"))
         except Problem as problem:
             notice, status = str(problem), problem.status
-    listed = await db.read(choosing.presets_of, request.person)  # type: ignore[attr-defined]
+    listed = await db.read(choosing.presets_of, request.person)
     context = {"presets": [(each, _summary(each.choices)) for each in listed], "notice": notice}
     return await db.read(render, request, "chat/presets.html", context, status=status)
 
 
 async def _change_preset(request: HttpRequest) -> None:
-    mine = {"owner": request.person, "name": request.POST.get("preset", "")}  # type: ignore[attr-defined]
+    mine = {"owner": request.person, "name": request.POST.get("preset", "")}
     match request.POST.get("do"):
         case "rename":
             await carry_out(choosing.rename_preset, **mine, new=request.POST.get("name", ""))

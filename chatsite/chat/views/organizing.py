@@ -36,7 +36,7 @@ MOST_LISTED = 500
 @door
 async def find(request: HttpRequest) -> HttpResponse:
     query = storable(request.GET.get("q", ""))[: search.MAX_QUERY]
-    hits = await db.read(search.find, request.person.pk, query)  # type: ignore[attr-defined]
+    hits = await db.read(search.find, request.person.pk, query)
     return await db.read(render, request, "chat/search.html", {"query": query, "hits": hits})
 
 
@@ -49,7 +49,7 @@ async def archive(request: HttpRequest) -> HttpResponse:
 
 
 async def _archive(request: HttpRequest, notice: str = "", status: int = 200, done: str = "") -> HttpResponse:
-    context = await db.read(_put_away, request.person.pk)  # type: ignore[attr-defined]
+    context = await db.read(_put_away, request.person.pk)
     context["done"] = done
     return await db.read(render, request, "chat/archive.html", context | {"notice": notice}, status=status)
 
@@ -72,9 +72,9 @@ async def organize(request: HttpRequest, thread_id: str) -> HttpResponse:
     except ValueError:
         raise Invalid(gettext("Choose what to change, then send.")) from None
     try:
-        await commands.perform(request.person, thread_id, command, door="page")  # type: ignore[attr-defined]
+        await commands.perform(request.person, thread_id, command, door="page")
     except Invalid as problem:
-        return await refused(request, await commands.thread_for(request.person, thread_id), problem)  # type: ignore[attr-defined]
+        return await refused(request, await commands.thread_for(request.person, thread_id), problem)
     if command.deleted:
         return _to(f"{reverse('chat:home')}?deleted={thread_id}")
     return _to(reverse("chat:thread", args=[thread_id]))
@@ -83,7 +83,7 @@ async def organize(request: HttpRequest, thread_id: str) -> HttpResponse:
 @require_POST
 @door
 async def restore(request: HttpRequest, thread_id: str) -> HttpResponse:
-    thread = await db.write(organizing.restore, request.person, thread_id)  # type: ignore[attr-defined]
+    thread = await db.write(organizing.restore, request.person, thread_id)
     return _to(reverse("chat:thread", args=[thread.public_id]))
 
 
@@ -93,7 +93,7 @@ async def restore(request: HttpRequest, thread_id: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @door
 async def share(request: HttpRequest, thread_id: str) -> HttpResponse:
-    thread = await commands.thread_for(request.person, thread_id)  # type: ignore[attr-defined]
+    thread = await commands.thread_for(request.person, thread_id)
     notice, status = "", 200
     if request.method == "POST":
         try:
@@ -117,7 +117,7 @@ async def _change_links(request: HttpRequest, thread: Thread) -> None:
     await db.write(
         organizing.share,
         thread=thread,
-        by=request.person,  # type: ignore[attr-defined]
+        by=request.person,
         live=request.POST.get("form") == "live",
         days=int(asked) if asked else None,
     )
@@ -145,7 +145,7 @@ async def shared(request: HttpRequest, token: str) -> HttpResponse:
 @require_safe
 @door
 async def export(request: HttpRequest, thread_id: str, kind: str) -> HttpResponse:
-    thread = await commands.thread_for(request.person, thread_id)  # type: ignore[attr-defined]
+    thread = await commands.thread_for(request.person, thread_id)
     if kind == "json":
         text, content_type = await db.read(_file_text, thread), "application/json"
     else:
@@ -203,8 +203,8 @@ async def _taken(request: HttpRequest, content: Any, *, to_be_seen: bool) -> Thr
     file = await db.read(lambda: shape.read_file(content if isinstance(content, bytes) else content.read()))
     if to_be_seen:
         file = file.model_copy(update={"archived": None, "deleted": None})
-    file = await attached.kept(request.person, file)  # type: ignore[attr-defined]
-    return await db.write(moving.take_in, request.person, file)  # type: ignore[attr-defined,no-any-return]
+    file = await attached.kept(request.person, file)
+    return await db.write(moving.take_in, request.person, file)
 
 
 def _imported(count: int) -> str:
@@ -216,7 +216,7 @@ def _imported(count: int) -> str:
 @door
 async def tour(request: HttpRequest) -> HttpResponse:
     """A thread in which each state can be seen."""
-    thread = await db.write(demothread.make, request.person)  # type: ignore[attr-defined]
+    thread = await db.write(demothread.make, request.person)
     return _to(reverse("chat:thread", args=[thread.public_id]))
 
 

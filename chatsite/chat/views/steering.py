@@ -55,11 +55,11 @@ async def fork(request: HttpRequest, thread_id: str) -> HttpResponse:
     try:
         done = await commands.perform(
             request.person, thread_id, Fork(message_id=_meant(request)), door="page"
-        )  # type: ignore[attr-defined]
+        )
     except Missing:
         raise
     except Problem as problem:
-        return await refused(request, await commands.thread_for(request.person, thread_id), problem)  # type: ignore[attr-defined]
+        return await refused(request, await commands.thread_for(request.person, thread_id), problem)
     url = reverse("chat:thread", args=[done.thread.public_id])
     if by_htmx(request):
         return HttpResponse(status=204, headers={"HX-Redirect": url})

@@ -48,7 +48,7 @@ class Asked:
 
 def asked_in(text: str, dialect: str) -> Asked | None:
     """None when the text is no request that can be read."""
-    codec: Any = CODECS.get(dialect)  # type: ignore[call-overload]
+    codec: Any = CODECS.get(dialect)
     try:
         request = codec.decode_request(json.loads(text)) if codec and text else None
     except (AgentError, ValueError, RecursionError):
@@ -60,7 +60,7 @@ def asked_in(text: str, dialect: str) -> Asked | None:
 
 def answered_in(text: str, dialect: str) -> Message | None:
     """The turn that an answer tells, in one piece or streamed; of one that broke off, what there is."""
-    codec: Any = CODECS.get(dialect)  # type: ignore[call-overload]
+    codec: Any = CODECS.get(dialect)
     if codec is None or not text:
         return None
     reader = TurnReader(

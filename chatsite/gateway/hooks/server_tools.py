@@ -90,7 +90,7 @@ class ServerTools(BaseHook):
         return ToolRegistry(replace(tool, timeout=tool.timeout or SECONDS) for tool in found)
 
     @property
-    def serves(self) -> frozenset[str]:  # type: ignore[override]
+    def serves(self) -> frozenset[str]:
         return frozenset(self._tools.names)
 
     def wants(self, request: RelayContext) -> bool:

@@ -201,7 +201,7 @@ def _add(archive: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> 
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o600, int(time.time())
     reading = _Hashing(content)
-    archive.addfile(info, reading)  # type: ignore[arg-type]  # it reads, and that is all it is asked to
+    archive.addfile(info, reading)  # it reads, and that is all it is asked to
     return Member(bytes=size, sha256=reading.digest)
 
 

@@ -47,7 +47,7 @@ def made(vendor: str, **facts: Any) -> Manifest:
         made_at=datetime.now(UTC),
         threadloom=own_version(),
         django=django.__version__,
-        database=vendor,  # type: ignore[arg-type]  # checked by the model
+        database=vendor,  # checked by the model
         secret_key=fingerprint(settings.SECRET_KEY),
         **facts,
     )

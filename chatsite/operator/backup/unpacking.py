@@ -76,10 +76,10 @@ class _Bounded(tarfile.TarInfo):
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type == tarfile.XHDTYPE and self.size <= MOST_HEAD:
-            return super()._proc_member(archive)  # type: ignore[misc]
+            return super()._proc_member(archive)
         if self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise tarfile.ReadError(f"{self.name[:100]!r} is no plain file")
-        return super()._proc_member(archive)  # type: ignore[misc]
+        return super()._proc_member(archive)
 
     def _sparse(self, *_: Any) -> NoReturn:
         """The list of its pieces may go on for ever, and is held whole before anything is known of it."""
@@ -114,7 +114,7 @@ def _copied(content: object, target: Path) -> Member:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest, size = hashlib.sha256(), 0
     with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
-        while piece := content.read(PIECE):  # type: ignore[attr-defined]
+        while piece := content.read(PIECE):
             out.write(piece)
             digest.update(piece)
             size += len(piece)
