@@ -346,9 +346,9 @@ async def test_a_tool_that_is_away_for_a_while_stays_off(client, person, thread)
 async def test_the_thread_links_to_its_settings(client, thread, person):
     html = (await client.get(f"/threads/{thread.public_id}/")).content.decode()
     assert f'href="/threads/{thread.public_id}/settings">Settings</a>' in html
-    assert "Settings of this thread" not in html
+    assert "of this thread</span>" not in html
     await configure(person, thread, system="Be brief.")
-    assert "Settings of this thread" in (await client.get(f"/threads/{thread.public_id}/")).content.decode()
+    assert "of this thread</span>" in (await client.get(f"/threads/{thread.public_id}/")).content.decode()
 
 
 @override_settings(MODEL_PRICES={"demo": (1.0, 10.0)})
