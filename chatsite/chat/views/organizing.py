@@ -128,7 +128,7 @@ async def shared(request: HttpRequest, token: str) -> HttpResponse:
     """What anybody reads who has the link. It says nothing of who shared it, and no search engine keeps it."""
     found = await db.read(organizing.shared, token)
     if found is None:
-        return await db.read(render, request, "404.html", status=404)
+        return await db.read(render, request, "404.html", {"shared": True}, status=404)
     link, state = found
     html = await rendered(state, partial(render_transcript, own=False), state)
     context = {"link": link, "state": state, "transcript_html": html}
