@@ -7,10 +7,10 @@ const [form, text, notice, scroll, log, jump, stream] =
 document.documentElement.classList.add("js");
 const { lang } = document.documentElement;
 const words = JSON.parse(byId("page-words").textContent);
-const filled = (sentence, values) => sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
-const say = (words) => {
-  const p = Object.assign(document.createElement("p"), { className: "notice error", textContent: words });
+const say = (sentence, values = {}) => {
+  const textContent = sentence.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  const p = Object.assign(document.createElement("p"), { className: "notice error", textContent });
   p.setAttribute("role", "alert");
   notice.replaceChildren(p);
 };
@@ -46,8 +46,8 @@ const put = (fragment, parent) => {
 const grow = (fragment, region, { op, k, d, c, f, v }) => {
   if (region.dataset.v !== f) {
     // Older than what is shown: a replay. Newer: something is missing, so take the page anew, but not for ever.
-    if (+f > +region.dataset.v && Date.now() - (recall("reloaded", sessionStorage) || 0) > 30000) {
-      keep("reloaded", Date.now(), sessionStorage);
+    if (+f > +region.dataset.v && Date.now() - (recall("reloaded", "sessionStorage") || 0) > 30000) {
+      keep("reloaded", Date.now(), "sessionStorage");
       location.reload();
     }
     return [];
@@ -125,22 +125,28 @@ if (log) {
 
 // -- the composer
 
-function keep(key, value, where = localStorage) {
+// What the browser keeps. It may be full, or refuse as soon as it is named: then a draft lives as long as the page.
+function keep(key, value, where = "localStorage") {
   try {
-    if (value) where.setItem(`loom:${key}`, value);
-    else where.removeItem(`loom:${key}`);
-  } catch { /* full or refused: the draft lives as long as the page */ }
+    if (value) window[where].setItem(`loom:${key}`, value);
+    else window[where].removeItem(`loom:${key}`);
+    return true;
+  } catch { return false; }
 }
-function recall(key, where = localStorage) {
-  try { return where.getItem(`loom:${key}`); } catch { return null; }
+function recall(key, where = "localStorage") {
+  try { return window[where].getItem(`loom:${key}`); } catch { return null; }
 }
+const keepList = (key, list) => keep(key, list.length && JSON.stringify(list));
+const recallList = (key) => {
+  try { return JSON.parse(recall(key)) || []; } catch { return []; }
+};
 
 const { draft } = form.dataset;
 const { edits } = form.elements; // the message that is edited: what is typed then is no draft
 const keepDraft = () => edits?.value || keep(draft, text.value);
 const max = +text.dataset.max; // counted as UTF-16, so an emoji is two: a little stricter than the server
 const digits = (value) => value.toLocaleString(lang);
-const tooLong = (length) => say(filled(words.long, { size: digits(length), most: digits(max) }));
+const tooLong = (length) => say(words.long, { size: digits(length), most: digits(max) });
 const fit = () => {
   if (CSS.supports("field-sizing", "content")) return;
   text.style.height = "auto";
@@ -151,25 +157,26 @@ const fill = (value) => {
   keepDraft();
   fit();
 };
-// Of the page's other scripts: what to say; that this is another message; another text, for an edit or one of its own.
-form.addEventListener("loom:say", ({ detail }) => say(filled(...detail)));
-form.addEventListener("loom:changed", () => (form.elements.client_id.value = newId()));
-const edit = (id, value) => {
+const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("");
+// What was sent may have arrived though its answer did not: with another text, or other files, it is another message.
+const changed = () => (form.elements.client_id.value = newId());
+const edit = (id, value = recall(draft) || "") => {
   edits.value = id;
   byId("editing").hidden = !id;
-  form.elements.client_id.value = newId();
+  changed();
+  write(value);
+};
+const write = (value) => {
   fill(value);
   text.focus();
 };
-form.addEventListener("loom:edit", ({ detail }) => edit(detail.id, detail.id ? detail.value : recall(draft) || ""));
-form.addEventListener("loom:insert", ({ detail }) => {
-  fill((text.value && `${text.value.replace(/\n*$/, "")}\n\n`) + detail);
-  text.focus();
-});
+// For the page's other scripts. They import nothing: where files have a hash in their names, an import by the plain name
+// would run this one a second time.
+window.loom = { byId, form, text, lang, words, say, keep, recall, keepList, recallList, changed, edit, write };
+
 text.addEventListener("input", () => {
   if (sent && text.value !== sent) {
-    // What was sent may have arrived though its answer did not: another text is another message.
-    form.elements.client_id.value = newId();
+    changed();
     sent = "";
   }
   keepDraft();
@@ -191,11 +198,10 @@ fill(text.value || recall(draft) || "");
 
 // -- commands: what was sent, what went wrong
 
-const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("");
 let sent = "";
 const done = (source) => {
   if (source.elements?.client_id) source.elements.client_id.value = newId();
-  if (source === form && text.value === sent) edits?.value ? edit("", recall(draft) || "") : fill("");
+  if (source === form && text.value === sent) edits?.value ? edit("") : fill("");
   notice.replaceChildren();
   source.dispatchEvent(new CustomEvent("loom:done"));
 };
@@ -217,7 +223,7 @@ document.addEventListener("htmx:after:request", (event) => {
   if (ctx.response.status === 204 || ctx.text.startsWith('<p class="notice')) return;
   if (["older", "newer"].includes(ctx.target?.id) && ctx.response.raw.ok && !ctx.response.raw.redirected) return;
   const { redirected, status } = ctx.response.raw;
-  say((redirected && words.signed_out) || REFUSED[status] || filled(words.error, { status }));
+  say((redirected && words.signed_out) || REFUSED[status] || words.error, { status });
   Object.assign(ctx, { swap: "none", text: "" });
 });
 document.addEventListener("htmx:error", (event) => {
@@ -291,11 +297,8 @@ if (stream) {
 }
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-for (const prompt of document.querySelectorAll(".prompts a")) {
-  prompt.addEventListener("click", (event) => {
-    if (event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    fill(new URL(prompt.href).searchParams.get("draft"));
-    text.focus();
-  });
-}
+document.querySelector(".prompts")?.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || !event.target.href) return;
+  event.preventDefault();
+  write(new URL(event.target.href).searchParams.get("draft"));
+});

@@ -1,38 +1,31 @@
 // Files for the message box: by button, drop and paste. Each is uploaded at once, three side by side, with its progress;
 // what is uploaded outlives a reload, like the draft. The server decides what it takes, by content; here is only looked
 // at what would be sent in vain.
-const [form, text, input, list, status] =
-  ["composer", "text", "files", "chips", "status"].map((id) => document.getElementById(id));
-const words = JSON.parse(document.getElementById("files-words").textContent);
+const { byId, form, text, lang, say, keepList, recallList } = window.loom;
+const [input, list, status] = ["files", "chips", "status"].map(byId);
+const words = JSON.parse(byId("files-words").textContent);
 const { url, max, most } = input.dataset;
-const draft = `loom:files:${form.dataset.draft}`;
+const draft = `files:${form.dataset.draft}`;
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const chips = new Map(); // element -> {file, id, request, state}
 let sent = [];
 input.removeAttribute("name"); // a file goes by itself, and its id with the message
 
-const tell = (name, detail) => form.dispatchEvent(new CustomEvent(`loom:${name}`, { detail })); // to chat.js
-const say = (sentence, values = {}) => tell("say", [sentence, values]);
 const size = (bytes) => {
   const small = bytes < 2 ** 20; // as the limits are counted
   const [value, unit] = small ? [bytes / 2 ** 10, "kilobyte"] : [bytes / 2 ** 20, "megabyte"];
-  return value.toLocaleString(document.documentElement.lang, { style: "unit", unit, maximumFractionDigits: value < 10 ? 1 : 0, roundingMode: "ceil" });
+  return value.toLocaleString(lang, { style: "unit", unit, maximumFractionDigits: value < 10 ? 1 : 0, roundingMode: "ceil" });
 };
 
 const changed = () => {
-  // What was sent may have arrived though its answer did not: with other files it is another message.
-  tell("changed");
+  window.loom.changed();
   list.hidden = !chips.size;
   text.required = !chips.size;
-  const kept = [...chips.values()].filter(({ id }) => id).map(({ id, name, note }) => ({ id, name, note }));
-  try {
-    if (kept.length) localStorage.setItem(draft, JSON.stringify(kept));
-    else localStorage.removeItem(draft);
-  } catch { /* full or refused: they live as long as the page */ }
+  keepList(draft, [...chips.values()].filter(({ id }) => id).map(({ id, name, note }) => ({ id, name, note })));
 };
 
 const chipOf = (one) => {
-  const chip = document.getElementById("chip").content.cloneNode(true).firstElementChild;
+  const chip = byId("chip").content.cloneNode(true).firstElementChild;
   const [name, said, bar, again, remove] = chip.children;
   Object.assign(one, { chip, said, bar, again });
   if (PICTURES.includes(one.file?.type)) {
@@ -169,7 +162,5 @@ addEventListener("submit", (event) => {
 }, true);
 for (const past of ["loom:done", "loom:queued"]) form.addEventListener(past, () => sent.splice(0).forEach(drop));
 
-try {
-  for (const { id, name, note } of JSON.parse(localStorage.getItem(draft)) || []) hold(chipOf({ name, note, id, state: "done" }));
-} catch { /* refused, or not ours */ }
+for (const { id, name, note } of recallList(draft)) hold(chipOf({ name, note, id, state: "done" }));
 changed();

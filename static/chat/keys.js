@@ -1,14 +1,11 @@
 // The keyboard map of the page: `?` shows it (templates/chat/keys.html). Single keys work while nobody types, and can be
 // switched off there: whoever speaks to the page, or rests a hand on the keys, would set them off.
-const byId = (id) => document.getElementById(id);
-const [help, text, scroll, find, threads, on] = ["shortcuts", "text", "scroll", "find", "threads", "keys-on"].map(byId);
+const { byId, text, keep, recall } = window.loom;
+const [help, scroll, find, threads, on] = ["shortcuts", "scroll", "find", "threads", "keys-on"].map(byId);
 const last = (selector) => [...document.querySelectorAll(selector)].at(-1);
-const OFF = "loom:keys-off";
 
-try { on.checked = !localStorage.getItem(OFF); } catch { /* storage is refused: they work */ }
-on.addEventListener("change", () => {
-  try { on.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1"); } catch { /* for this page only */ }
-});
+on.checked = !recall("keys-off");
+on.addEventListener("change", () => keep("keys-off", !on.checked && "1"));
 
 const go = (element) => {
   if (element.matches(".msg")) element.tabIndex = -1;

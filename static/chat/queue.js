@@ -1,26 +1,23 @@
 // What is sent while an answer is written waits here, in this browser, and goes out when the answer is there. An entry
 // keeps the id that its message will have, so that two tabs that send it make one message.
-const form = document.getElementById("composer");
-const list = document.getElementById("queue");
-const text = document.getElementById("text");
-const row = document.getElementById("queued").content;
-const key = `loom:queue:${form.dataset.draft}`;
-const busy = () => document.getElementById("live").classList.contains("on");
+const { byId, form, text, say, keepList, recallList, edit } = window.loom;
+const list = byId("queue");
+const key = `queue:${form.dataset.draft}`;
+const busy = () => byId("live").classList.contains("on");
 // An answer that failed, was stopped or asks something is looked at first.
 const clean = () => !document.querySelector("#log .ask, #log > .run:last-child > .end > .said");
 let [sending, held] = [false, false];
 
-const read = () => {
-  try { return JSON.parse(localStorage.getItem(key)) || []; } catch { return []; }
-};
+const read = () => recallList(key);
 const write = (entries) => {
-  localStorage.setItem(key, JSON.stringify(entries));
+  const kept = keepList(key, entries);
   draw();
+  return kept;
 };
 const without = (id) => read().filter((entry) => entry.id !== id);
 const draw = () => {
   list.replaceChildren(...read().map(({ id, fields, files = [] }) => {
-    const item = row.cloneNode(true).firstElementChild;
+    const item = byId("queued").content.cloneNode(true).firstElementChild;
     item.dataset.id = id;
     item.querySelector("span").textContent = [fields.find(([name]) => name === "text")[1], ...files].filter(Boolean).join(" · ");
     return item;
@@ -39,7 +36,7 @@ const send = async () => {
     if (answer.status === 204) write(without(first.id));
     else if (answer.status !== 409) {
       const said = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".notice");
-      form.dispatchEvent(new CustomEvent("loom:say", { detail: ["{said}", { said: said?.textContent || answer.status }] }));
+      say("{said}", { said: said?.textContent || answer.status });
       hold(first);
     }
   } catch {
@@ -58,12 +55,11 @@ addEventListener("submit", (event) => {
   event.preventDefault();
   event.stopImmediatePropagation();
   const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
-  try {
-    write([...read(), { id: form.elements.client_id.value, fields, files }]);
-  } catch { return; } // no room: the text stays where it is
+  // Without room for it the text stays where it is.
+  if (!write([...read(), { id: form.elements.client_id.value, fields, files }])) return;
   text.value = "";
   text.dispatchEvent(new Event("input"));
-  form.dispatchEvent(new CustomEvent("loom:edit", { detail: { id: "" } }));
+  edit("");
   form.dispatchEvent(new CustomEvent("loom:queued", { bubbles: true }));
 }, true);
 list.addEventListener("click", ({ target }) => {
@@ -72,10 +68,10 @@ list.addEventListener("click", ({ target }) => {
   if (!target.matches(".now")) return;
   const meant = read().find((entry) => entry.id === id);
   write(meant ? [{ ...meant, now: true }, ...without(id)] : read());
-  if (busy()) document.getElementById("stop-form").requestSubmit();
+  if (busy()) byId("stop-form").requestSubmit();
   else send();
 });
-addEventListener("storage", (event) => event.key === key && draw());
+addEventListener("storage", (event) => event.key === `loom:${key}` && draw());
 // The mark of a run is replaced when one begins or ends; its footer comes with it.
 new MutationObserver(() => setTimeout(send)).observe(form.parentElement, { childList: true });
 draw();

@@ -1,7 +1,5 @@
 // What is done with one message, and copy. The links and buttons work without this; with it the page stays where it is.
-const form = document.getElementById("composer");
-const words = JSON.parse(document.getElementById("page-words").textContent);
-const tell = (name, detail) => form.dispatchEvent(new CustomEvent(`loom:${name}`, { detail }));
+const { byId, form, text, words, edit } = window.loom;
 const texts = (within, what) => [...within.querySelectorAll(what)].map((part) => part.innerText.trim()).join("\n\n");
 
 const said = (link) => {
@@ -50,13 +48,13 @@ document.addEventListener("click", (event) => {
   if (!link) return;
   if (link.matches("a")) event.preventDefault();
   if (link.matches(".copy")) copy(link);
-  if (link.matches(".edit")) tell("edit", { id: new URL(link.href).searchParams.get("edit"), value: said(link) });
-  if (link.matches(".quote")) tell("insert", quoted(link));
+  if (link.matches(".edit")) edit(new URL(link.href).searchParams.get("edit"), said(link));
+  if (link.matches(".quote")) window.loom.write((text.value && `${text.value.replace(/\n*$/, "")}\n\n`) + quoted(link));
   if (link.matches(".other")) document.querySelector("#again-form [name=message]").value = link.dataset.message;
-  if (link.matches("#editing a")) tell("edit", { id: "" });
-  if (link.matches("#models button")) document.getElementById("models").hidePopover();
+  if (link.matches("#editing a")) edit("");
+  if (link.matches("#models button")) byId("models").hidePopover();
   link.closest(".more")?.removeAttribute("open"); // something of the row was chosen
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && form.elements.edits?.value && form.contains(event.target)) tell("edit", { id: "" });
+  if (event.key === "Escape" && form.elements.edits?.value && form.contains(event.target)) edit("");
 });
