@@ -19,7 +19,7 @@ def test_of_two_edits_at_once_the_second_is_refused_in_words_and_its_text_stays(
     second = open_chat()
     # It hears nothing of the first tab, as if both had been sent at the same moment.
     second.page.route("**/events?*", lambda route: route.abort())
-    watch.allow("ERR_FAILED|htmx:error: Failed to fetch")
+    watch.allow("ERR_FAILED|Failed to fetch|network error")
     watch.allow("409")
     second.open(chat.path)
     for tab, text in ((chat, "repeat two"), (second, "repeat three")):
