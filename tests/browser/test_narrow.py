@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chat import Chat
+from tests.browser.chat import Chat, turn_page
 from tests.browser.conftest import OpenChat
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_the_line_below_the_message_box_is_one_line(open_chat: OpenChat, languag
     chat.ask("help").done()
     chat.page.goto(f"{chat.path}settings")
     chat.page.locator("#system").fill("Be brief.")
-    chat.page.locator("button.main").click()
+    turn_page(chat.page.locator("button.main"))
     chat.open(chat.path.removesuffix("settings"))
     expect(chat.page.locator("#keys a")).to_be_visible()
     assert chat.page.locator("#keys").evaluate(LINES) == 1
