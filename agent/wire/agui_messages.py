@@ -34,6 +34,8 @@ from agent.messages import (
 from agent.wire.parts import Json, dump_parts, load_parts, without_none
 
 EXACT = "exact"
+TAKEN_ALONG = frozenset(("role", "parts", "metadata"))
+"""What stands under it at least. Anything else by that name is metadata of somebody's own."""
 PART_OF = "partOf"
 
 
@@ -46,7 +48,7 @@ def encode_messages(transcript: Iterable[Message], *, exact: bool = False) -> li
 
 def encode_message(message: Message, *, exact: bool = False) -> list[Json]:
     wires = _ENCODERS.get(message.role, _encode_plain)(message)
-    if exact and decode_messages(wires) != (message,):
+    if exact and (EXACT in message.metadata or decode_messages(wires) != (message,)):
         _take_along(wires, message)
     return wires
 
@@ -244,7 +246,7 @@ def _decode_thought(wire: Mapping[str, Any]) -> ThinkingPart:
 def _decode_message(wire: Mapping[str, Any], thoughts: list[Part]) -> Message:
     metadata = dict(wire.get("metadata") or {})
     exact = metadata.get(EXACT)
-    if exact is not None:
+    if isinstance(exact, Mapping) and exact.keys() >= TAKEN_ALONG:
         return Message(
             id=wire["id"],
             role=exact["role"],

@@ -357,6 +357,20 @@ def test_messages_encoded_exactly_come_back_as_they_were(messages):
     assert agui.decode_messages(wires) == messages
 
 
+@pytest.mark.parametrize(
+    "own", [[], 1, {}, {"role": "user"}, {"role": "user", "parts": 1, "metadata": None}], ids=repr
+)
+def test_metadata_may_have_a_name_that_the_encoding_uses_itself(own):
+    message = Message("m-1", "user", (TextPart("Hello"),), metadata={"exact": own})
+    assert agui.decode_messages(agui.encode_messages([message], exact=True)) == (message,)
+
+
+@pytest.mark.parametrize("own", [[], 1, {}, {"role": "user"}], ids=repr)
+def test_what_was_not_taken_along_is_read_as_metadata(own):
+    message = Message("m-1", "user", (TextPart("Hello"),), metadata={"exact": own})
+    assert agui.decode_messages(agui.encode_messages([message])) == (message,)
+
+
 @given(agui_values.message_lists)
 @settings(deadline=None)
 def test_messages_are_valid_to_the_protocols_own_types(messages):
