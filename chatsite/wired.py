@@ -25,8 +25,8 @@ def unwired(module: str) -> str:
     try:
         import_string(path)
     except (
-        ImportError,
-        RuntimeError,
-    ) as error:  # the second: it takes in models of an app that is not installed
-        return f"ASGI_APPLICATION is {path!r}, which cannot be imported: {str(error).rstrip('.')}"
+        Exception
+    ) as error:  # the project's own code: an app that is not installed, a variable of the server's alone
+        said = f"{type(error).__name__}: {error}".rstrip(".")
+        return f"ASGI_APPLICATION is {path!r}, which cannot be imported ({said})"
     return "" if module in sys.modules else f"{path}, the ASGI_APPLICATION, does not use {module}"

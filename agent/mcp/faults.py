@@ -70,7 +70,10 @@ def unpacked(data: Any) -> Fault | None:
     """None: it is nothing that was packed here, or not as it was: a server may write whatever it likes there."""
     try:
         given = {str(name): value for name, value in data["values"].items() if isinstance(value, str | int)}
-        values = {name: shown(value) if isinstance(value, str) else value for name, value in given.items()}
+        values = {
+            name: shown(value, LONGEST_WORDS) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
         found = Fault(data["fault"], values)
         str(found)
     except (TypeError, KeyError, ValueError, AttributeError):

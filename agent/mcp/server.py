@@ -90,6 +90,7 @@ class Server:
             if self._closed or not self.is_due:
                 return None
             self._left.clear()
+            self._wake.clear()
             self._opened = asyncio.get_running_loop().create_future()
             # Not in the context of whoever needs it first: its lines in the log would bear that request's id for ever.
             self._owner = asyncio.create_task(

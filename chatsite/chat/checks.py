@@ -13,7 +13,7 @@ from django.db import connection
 from django.shortcuts import resolve_url
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
-from django.urls import NoReverseMatch, is_valid_path, reverse
+from django.urls import NoReverseMatch, get_script_prefix, is_valid_path, reverse
 from django.utils.module_loading import import_string
 
 from chatsite.chat.conf import setting
@@ -112,9 +112,14 @@ def sockets_are_wired(**_: Any) -> list[CheckMessage]:
 @register(Tags.urls)
 def people_can_sign_in(**_: Any) -> list[CheckMessage]:
     """Whoever is not signed in is sent there by the page. Another server's address nobody can look at."""
-    address = resolve_url(settings.LOGIN_URL)
-    if not address.startswith("/") or is_valid_path(address.partition("?")[0]):
-        return []
+    try:
+        address = resolve_url(settings.LOGIN_URL)
+    except NoReverseMatch:
+        address = repr(str(settings.LOGIN_URL))
+    else:
+        path = "/" + address.partition("?")[0].removeprefix(get_script_prefix())
+        if not address.startswith("/") or address.startswith("//") or is_valid_path(path):
+            return []
     return [
         Warning(
             f"LOGIN_URL leads to {address}, and nothing is there: nobody can sign in to the chat.",

@@ -45,11 +45,10 @@ const put = (fragment, parent) => {
 
 const grow = (fragment, region, { op, k, d, c, f, v }) => {
   if (region.dataset.v !== f) {
-    // Older than what is shown: a replay. Newer: something is missing, so take the page anew, but not for ever.
-    if (+f > +region.dataset.v && Date.now() - (recall("reloaded", "sessionStorage") || 0) > 30000) {
-      keep("reloaded", Date.now(), "sessionStorage");
-      location.reload();
-    }
+    // Older than what is shown: a replay. Newer: something is missing, so take the page anew, but not for ever: not where
+    // nobody could know that it just was.
+    const missing = +f > +region.dataset.v && Date.now() - (recall("reloaded", "sessionStorage") || 0) > 30000;
+    if (missing && keep("reloaded", Date.now(), "sessionStorage")) location.reload();
     return [];
   }
   if (k != null) {
@@ -163,10 +162,10 @@ const changed = () => (form.elements.client_id.value = newId());
 const edit = (id, value = recall(draft) || "") => {
   edits.value = id;
   byId("editing").hidden = !id;
-  changed();
   write(value);
 };
 const write = (value) => {
+  changed();
   fill(value);
   text.focus();
 };

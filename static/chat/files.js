@@ -36,7 +36,7 @@ const chipOf = (one) => {
   name.textContent = name.title = bar.ariaLabel = one.name;
   said.textContent = one.note || words.waiting;
   bar.hidden = !one.file;
-  remove.ariaLabel = words.remove.replace("{name}", one.name);
+  remove.ariaLabel = words.remove.replace("{name}", () => one.name);
   again.addEventListener("click", () => Object.assign(one, { state: "waiting" }) && next());
   remove.addEventListener("click", () => {
     drop(one);
@@ -63,7 +63,7 @@ const done = (one, { id, name, size: bytes }) => {
   one.chip.querySelector("b").textContent = name;
   one.said.textContent = one.note;
   one.bar.hidden = true;
-  status.textContent = words.attached.replace("{name}", name);
+  status.textContent = words.attached.replace("{name}", () => name);
   changed();
 };
 const failed = (one, sentence, final) => {

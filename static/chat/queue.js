@@ -1,6 +1,6 @@
 // What is sent while an answer is written waits here, in this browser, and goes out when the answer is there. An entry
 // keeps the id that its message will have, so that two tabs that send it make one message.
-const { byId, form, text, say, keepList, recallList, edit } = window.loom;
+const { byId, form, text, words, say, keepList, recallList, edit } = window.loom;
 const list = byId("queue");
 const key = `queue:${form.dataset.draft}`;
 const busy = () => byId("live").classList.contains("on");
@@ -36,7 +36,8 @@ const send = async () => {
     if (answer.status === 204) write(without(first.id));
     else if (answer.status !== 409) {
       const said = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".notice");
-      say("{said}", { said: said?.textContent || answer.status });
+      const sentence = answer.redirected ? words.signed_out : said ? "{said}" : words.error;
+      say(sentence, { said: said?.textContent, status: answer.status });
       hold(first);
     }
   } catch {
@@ -52,11 +53,11 @@ const hold = (first) => {
 addEventListener("submit", (event) => {
   const files = [...document.querySelectorAll("#chips b")].map((name) => name.textContent);
   if (event.target !== form || !busy() || !(text.value.trim() || files.length) || text.value.length > +text.dataset.max) return;
+  const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
+  // Without room for it, it goes to the server at once, which says that it has to wait; and the text stays where it is.
+  if (!write([...read(), { id: form.elements.client_id.value, fields, files }])) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  const fields = [...new FormData(form)].filter(([name, value]) => name !== "csrfmiddlewaretoken" && typeof value === "string");
-  // Without room for it the text stays where it is.
-  if (!write([...read(), { id: form.elements.client_id.value, fields, files }])) return;
   text.value = "";
   text.dispatchEvent(new Event("input"));
   edit("");

@@ -86,6 +86,20 @@ def test_no_text_takes_long(piece):
     assert time.process_time() - started < 10
 
 
+@pytest.mark.parametrize("cell", ["|    ", "|", "| - ", "|:   :"])
+def test_a_torn_table_is_read_in_one_go(cell):
+    started = time.process_time()
+    assert "«needle»" in shown(f"needle\n-{cell * 180}x")
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    "rule", ["---", "- - -", "===", "|---|", "| :-- | --: |", "---|---", " :-:|:-: ", "|-|-", "---|"]
+)
+def test_what_is_drawn_between_rows_is_not_read(rule):
+    assert shown(f"needle\n{rule}\nin a table") == "«needle» in a table"
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_hostile_text_is_text_and_the_hit_alone_is_markup(async_client, person):
     thread = await Thread.objects.acreate(owner=person)

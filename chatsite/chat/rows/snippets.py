@@ -22,8 +22,9 @@ REACH = 1_000
 """Characters looked at on each side: marks and addresses take room, and are not shown."""
 
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[ \t]*(.*)$", re.MULTILINE)
-_RULE = re.compile(r"[ \t]*(?:([-*_=])(?:[ \t]*\1)*|\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)+)")
-"""A line that is drawn and not read: between paragraphs, below a heading, between a table's head and its rows."""
+_RULE = re.compile(r"[ \t]*(?:([-*_=])(?:[ \t]*\1)*|(?:\|[ \t]*)?:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*)?)+)")
+"""A line that is drawn and not read: between paragraphs, below a heading, between a table's head and its rows. Nothing
+in it can be matched in two ways: empty cells that could took minutes, in which the whole process stood still."""
 _HEAD = re.compile(
     r"[ \t]*(?:>[ \t]?)*[ \t]*(?:#{1,6}[ \t]+|[-+*][ \t]+(?:\[[ xX]\][ \t]+)?)?(?:\[\^[^\s\]]+\]:[ \t]+)?"
 )
