@@ -304,6 +304,7 @@ async def test_an_open_stream_is_cut_when_its_reader_may_not_read_any_more(
 ):
     """In the middle of an answer that nothing comes of meanwhile."""
     monkeypatch.setattr(eventlog, "LOOK_UP", 0.02)
+    monkeypatch.setattr(stream, "HEARTBEAT", 3600.0)  # who is cut by a sign of life is cut too late
     gate = asyncio.Event()
     plays(Turn("First, and second.", delta_size=7, gate=gate))
     done = await begin(person)

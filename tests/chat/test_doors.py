@@ -349,24 +349,38 @@ async def test_a_socket_with_a_key_of_the_gateway_alone_is_closed_with_the_reaso
 
 @pytest.fixture
 def looks_up(monkeypatch):
-    """So that what is asked again every few seconds is asked at once."""
+    """So that what is asked again every few seconds is asked at once.
+
+    A sign of life is no look-up: whoever is cut only by that one is cut too late.
+    """
     monkeypatch.setattr(eventlog, "LOOK_UP", 0.01)
+    monkeypatch.setattr("chatsite.chat.readers.stream.HEARTBEAT", 3600.0)
 
 
 async def deactivate(user):
     await db.write(lambda: type(user).objects.filter(pk=user.pk).update(is_active=False))
 
 
-@pytest.mark.parametrize("form", ["json", "html"])
-async def test_an_open_stream_ends_when_its_user_is_deactivated(person, page, plays, settled, looks_up, form):
+async def ends(response, said: bytes, loses) -> None:
+    """Whoever has heard all that there is, and then `loses()` the right to it, hears the end in the silence."""
+    stream = aiter(response.streaming_content)
+    async with asyncio.timeout(60):
+        while said not in await anext(stream):
+            pass
+        await loses()
+        async for _ in stream:
+            pass
+
+
+@pytest.mark.parametrize(("form", "said"), [("json", b'"RUN_FINISHED"'), ("html", b"Hi.")])
+async def test_an_open_stream_ends_when_its_user_is_deactivated(
+    person, page, plays, settled, looks_up, form, said
+):
     plays(Turn("Hi."))
     done = await begin(person)
     await settled()
     response = await page.get(f"/threads/{done.thread.public_id}/events?format={form}")
-    await deactivate(person)
-    async with asyncio.timeout(60):
-        async for _ in response.streaming_content:
-            pass
+    await ends(response, said, lambda: deactivate(person))
 
 
 async def test_an_open_stream_ends_when_its_session_ends(person, page, plays, settled, looks_up):
@@ -374,10 +388,7 @@ async def test_an_open_stream_ends_when_its_session_ends(person, page, plays, se
     done = await begin(person)
     await settled()
     response = await page.get(f"/threads/{done.thread.public_id}/events")
-    await page.alogout()
-    async with asyncio.timeout(60):
-        async for _ in response.streaming_content:
-            pass
+    await ends(response, b'"RUN_FINISHED"', page.alogout)
 
 
 async def test_an_open_socket_ends_when_its_key_is_revoked_and_takes_no_command(
