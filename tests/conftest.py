@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "steady", deadline=None, suppress_health_check=list(HealthCheck), derandomize=bool(os.environ.get("CI"))
+    "steady",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("steady")
 
