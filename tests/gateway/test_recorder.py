@@ -249,11 +249,14 @@ def test_memory_is_bounded_and_what_is_dropped_is_counted_while_the_sums_stay(ke
 
 
 def test_noting_costs_little(key_row):
-    records = [exchange(key_row) for _ in range(1000)]
-    began = time.thread_time()
-    for record in records:
-        recorder.note(record)
-    assert (time.thread_time() - began) / 1000 < 0.002
+    def cost_of_one() -> float:
+        records = [exchange(key_row) for _ in range(100)]
+        began = time.thread_time()
+        for record in records:
+            recorder.note(record)
+        return (time.thread_time() - began) / len(records)
+
+    assert min(cost_of_one() for _ in range(10)) < 0.001
     assert recorder.flush(60)
 
 
