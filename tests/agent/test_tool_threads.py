@@ -46,7 +46,7 @@ async def test_a_thread_that_waits_too_long_ends(monkeypatch):
     monkeypatch.setattr(tool_threads, "IDLE", 0.01)
     monkeypatch.setattr(tool_threads, "_idle", [])
     thread = await in_thread(threading.current_thread)
-    await asyncio.to_thread(thread.join, 10)
+    await asyncio.to_thread(thread.join, 60)
     assert not thread.is_alive()
     assert await in_thread(lambda: "a new one") == "a new one"
 

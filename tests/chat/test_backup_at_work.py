@@ -40,10 +40,9 @@ async def test_what_was_committed_is_restored_equal_and_runs_go_on(
     for number in range(RUNS):
         await begin(person, f"Question {number}")
     file = tmp_path / "b.tar.gz"
-    for _ in range(200):  # until all of them have something kept
-        if await db.read(lambda: RunEvent.objects.values("run").distinct().count()) == RUNS:
-            break
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):  # until all of them have something kept
+        while await db.read(RunEvent.objects.values("run").distinct().count) < RUNS:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     await asyncio.to_thread(_made, file)
     for gate in gates:
         gate.set()

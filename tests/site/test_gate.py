@@ -142,6 +142,6 @@ async def test_an_answer_that_began_before_its_body_was_whole_is_not_answered_ag
         told.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": [(b"content-length", b"4")]}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await Gate(application)(scope, receive, send)
     assert [message.get("status") for message in told] == [413]
