@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import xml.etree.ElementTree as ET
 from datetime import UTC, date, datetime, timedelta
@@ -28,13 +27,11 @@ from chatsite.usage.tally import Tally, Use, percentile
 
 PAGE = reverse("admin:usage_day_changelist")
 HOSTILE = "</svg><script>alert(1)</script>"
-TODAY = datetime.now(UTC).date()
 
 
-@pytest.fixture(autouse=True)
-def _today(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The day of this test, which may not be that on which this file was read."""
-    monkeypatch.setattr(sys.modules[__name__], "TODAY", datetime.now(UTC).date())
+def today() -> date:
+    """Of this test, which may not be the day on which this file was read."""
+    return datetime.now(UTC).date()
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def admin(db) -> Client:
 def tally(count: int = 1, *, ms: int = 100, **about: object) -> Tally:
     made = Tally()
     for _ in range(count):
-        made.add(Use(TODAY, "chat", input_tokens=10, output_tokens=2, cost=0.5, ms=ms), **about)
+        made.add(Use(today(), "chat", input_tokens=10, output_tokens=2, cost=0.5, ms=ms), **about)
     return made
 
 
@@ -67,7 +64,7 @@ def run(
 
 
 def totals() -> tuple[int, int, int, float]:
-    amount = figures_of(TODAY, TODAY).total.sum
+    amount = figures_of(today(), today()).total.sum
     return amount.count, amount.errors, amount.tokens, amount.cost
 
 
@@ -85,7 +82,7 @@ def test_each_run_that_has_ended_is_counted_once(person):
     Run.objects.filter(pk=going.pk).update(state="finished", finished_at=timezone.now())
     assert chat_booking.step()
     assert totals() == (3, 1, 360, 0.75)
-    figures = figures_of(TODAY, TODAY)
+    figures = figures_of(today(), today())
     assert [(line.name, line.sum.count) for line in figures.models.lines] == [("fox-1", 3)]
     assert [(line.name, line.sum.count) for line in figures.users.lines] == [("ada", 3)]
     assert [(line.name, line.sum.count) for line in figures.ends.lines] == [
@@ -100,7 +97,7 @@ def test_a_call_counts_when_it_is_settled_also_by_a_later_run(person):
     ToolCall.objects.create(run=first, call_id="c2", name="look", state="failed", duration_ms=40)
     while chat_booking.step():
         pass
-    assert [line.name for line in figures_of(TODAY, TODAY).tools.lines] == ["look"]
+    assert [line.name for line in figures_of(today(), today()).tools.lines] == ["look"]
     ToolCall.objects.filter(pk=call.pk).update(state="done", finished_at=timezone.now(), duration_ms=60)
     second = run(person)
     Run.objects.filter(pk=second.pk).update(thread=first.thread)
@@ -108,7 +105,7 @@ def test_a_call_counts_when_it_is_settled_also_by_a_later_run(person):
         pass
     tools = {
         line.name: (line.sum.count, line.sum.errors, line.mean)
-        for line in figures_of(TODAY, TODAY).tools.lines
+        for line in figures_of(today(), today()).tools.lines
     }
     assert tools == {"look": (1, 1, 40), "send_email": (1, 0, 60)}
 
@@ -128,10 +125,10 @@ def test_exchanges_of_the_gateway_are_counted_whatever_their_key_keeps(person):
             )
         )
     assert recorder.flush()
-    amount = figures_of(TODAY, TODAY, "gateway").total.sum
+    amount = figures_of(today(), today(), "gateway").total.sum
     assert (amount.count, amount.errors, amount.tokens) == (4, 1, 24)
-    assert figures_of(TODAY, TODAY, "chat").total.sum.count == 0
-    assert {line.name: line.sum.count for line in figures_of(TODAY, TODAY).ends.lines} == {
+    assert figures_of(today(), today(), "chat").total.sum.count == 0
+    assert {line.name: line.sum.count for line in figures_of(today(), today()).ends.lines} == {
         "answered": 3,
         "left": 1,
     }
@@ -156,8 +153,8 @@ def test_two_who_count_at_once_lose_nothing():
 def test_times_are_known_to_a_tenth(db):
     made = Tally()
     for ms in range(1, 1001):
-        made.add(Use(TODAY, "chat", ms=ms))
-    spread = made.sums[TODAY, "chat", "all", ""].spread
+        made.add(Use(today(), "chat", ms=ms))
+    spread = made.sums[today(), "chat", "all", ""].spread
     assert len(spread) < 50
     assert percentile(spread, 0.5) == pytest.approx(500, rel=0.12)
     assert percentile(spread, 0.95) == pytest.approx(950, rel=0.12)
@@ -171,7 +168,7 @@ def test_the_key_of_somebody_who_is_erased_goes_and_the_sums_stay(person):
     (line,) = [line for line in lines.lines() if line.model == "usage.Day"]
     assert line.count(person.pk) == 1
     line.erase_some(person.pk)
-    assert not figures_of(TODAY, TODAY).users.lines
+    assert not figures_of(today(), today()).users.lines
     assert totals()[0] == 1
 
 
@@ -183,7 +180,7 @@ def test_the_page_shows_the_figures_of_its_period(admin, person):
     text = admin.get(PAGE).text
     for shown in ("fox-1", "ada", "answered", "36", "$1.50", ">3<"):
         assert shown in text, shown
-    past = TODAY - timedelta(days=100)
+    past = today() - timedelta(days=100)
     text = admin.get(f"{PAGE}?since={past}&until={past}").text
     assert "fox-1" not in text
     assert text.count("Nothing in this period.") >= 4
@@ -195,13 +192,13 @@ def test_the_page_shows_the_figures_of_its_period(admin, person):
 def test_what_is_no_period_is_the_last_thirty_days(query, admin):
     answer = admin.get(f"{PAGE}?{query}")
     assert answer.status_code == 200
-    assert f'value="{TODAY - timedelta(days=29)}"' in answer.text
+    assert f'value="{today() - timedelta(days=29)}"' in answer.text
 
 
 def test_each_picture_says_what_it_shows_and_needs_nothing_from_elsewhere(admin, person):
     book(tally(3, model=HOSTILE, user=person.pk, end=HOSTILE))
     made = Tally()
-    made.add_tool(Use(TODAY, "chat", ms=3), HOSTILE)
+    made.add_tool(Use(today(), "chat", ms=3), HOSTILE)
     book(made)
     answer = admin.get(PAGE)
     pictures = re.findall(r"<svg class=\"loom-chart\".*?</svg>", answer.text, re.S)
@@ -266,14 +263,14 @@ def test_whoever_may_not_see_it_does_not(db):
     clerk.user_permissions.add(Permission.objects.get(codename="view_day"))
     assert client.get(PAGE).status_code == 200
     assert client.post(PAGE).status_code == 403
-    day = Day.objects.create(day=TODAY, source="chat", about="all")
+    day = Day.objects.create(day=today(), source="chat", about="all")
     assert client.get(reverse("admin:usage_day_change", args=[day.pk])).status_code == 404
 
 
 def test_the_page_costs_the_same_for_a_year(admin, person, django_assert_max_num_queries):
     for back in range(0, 360, 7):
         made = Tally()
-        made.add(Use(TODAY - timedelta(days=back), "chat", ms=5), model="fox-1", user=person.pk, end="stop")
+        made.add(Use(today() - timedelta(days=back), "chat", ms=5), model="fox-1", user=person.pk, end="stop")
         book(made)
     with django_assert_max_num_queries(14):
         assert "52" in admin.get(f"{PAGE}?days=365").text
@@ -286,7 +283,7 @@ def test_a_page_lists_the_most_frequent_and_sums_up_the_others_and_the_csv_has_a
     made = Tally()
     for place, each in enumerate(people):
         for _ in range(2 if place >= 290 else 1):
-            use = Use(TODAY, "chat", error=place == 7, input_tokens=10, cost=0.5, ms=100)
+            use = Use(today(), "chat", error=place == 7, input_tokens=10, cost=0.5, ms=100)
             made.add(use, user=each.pk, model="fox-1")
     book(made)
     with django_assert_max_num_queries(16):
@@ -312,7 +309,7 @@ def test_what_each_endpoint_had_of_an_exchange_is_counted_and_one_that_failed_is
             ExchangeRecord(request_id="r", user_id=person.pk, model="fox", status=200, rounds=rounds)
         )
     assert recorder.flush()
-    lines = figures_of(TODAY, TODAY).endpoints.lines
+    lines = figures_of(today(), today()).endpoints.lines
     assert {line.name: (line.sum.count, line.sum.errors, line.sum.tokens) for line in lines} == {
         "one": (1, 1, 0), "two": (2, 0, 11)
     }  # fmt: skip
