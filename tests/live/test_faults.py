@@ -30,7 +30,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 @contextmanager
 def chatting(folder, standin: StandIn, server: str) -> Iterator[tuple[Server, Api]]:
-    with Server(folder, SERVER=server, **endpoints(standin), **BOTH) as site:
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.live.no_silence", "SERVER": server}
+    with Server(folder, **settings, **endpoints(standin), **BOTH) as site:
         with Api(site, site.people(1)[0]) as api:
             yield site, api
         assert "Traceback" not in site.output, site.output
