@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-A_KEY = re.compile(r"sk-(live|ant|test)-")
+A_KEY = re.compile(r"sk-(live|ant|test|browser)-")
 """The beginning of an endpoint's key, as tests have them. `sk-` alone may be of an id."""
 
 

@@ -53,8 +53,10 @@ def test_enter_while_composing_sends_nothing(chat: Chat):
         chat.text.dispatch_event("keydown", {"key": "Enter", "bubbles": True, "cancelable": True, **event})
     assert chat.path == "/"
     expect(chat.text).to_have_value("にほん")
+    chat.text.fill("日本")  # had it been sent, that would be the message
     chat.text.press("Enter")
     expect(chat.runs).to_have_count(1)
+    expect(chat.last.locator(".user")).to_contain_text("日本")
 
 
 def test_a_double_click_on_send_makes_one_message(chat: Chat):
@@ -79,12 +81,12 @@ def test_a_double_click_on_the_first_send_makes_one_thread(chat: Chat):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "   ", "\n\n"])
-def test_an_empty_message_does_nothing(text: str, chat: Chat, watch):
-    watch.allow("422")  # blanks are text to a browser, so the server has to say it
+def test_an_empty_message_does_nothing(text: str, chat: Chat):
     chat.ask("help").done()
     chat.text.fill(text)
     chat.text.press("Enter")
     chat.send_button.click(force=True)
+    chat.ready()  # had anything been sent, it would be taken by now
     chat.page.reload()
     expect(chat.runs).to_have_count(1)
 
@@ -112,7 +114,7 @@ def test_two_megabytes_are_refused_in_words_at_once(chat: Chat):
             const box = document.getElementById("text");
             const clipboardData = new DataTransfer();
             clipboardData.setData("text", "x".repeat(2_000_000));
-            const took = [1, 2, 3, 4, 5].map(() => {
+            const took = Array.from({length: 25}, () => {
                 const began = performance.now();
                 box.dispatchEvent(new ClipboardEvent("paste", {clipboardData, bubbles: true, cancelable: true}));
                 return performance.now() - began;
@@ -120,7 +122,7 @@ def test_two_megabytes_are_refused_in_words_at_once(chat: Chat):
             return Math.min(...took); // the rest is a machine with other things to do
         }"""
     )
-    assert took < 1_000
+    assert took < 200
     expect(chat.notice).to_contain_text("100,000")
     expect(chat.notice).to_contain_text("2,000,007")
     expect(chat.text).to_have_value("before ")

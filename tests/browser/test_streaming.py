@@ -147,8 +147,8 @@ def test_retry_answers_a_stopped_message_anew(streaming: Chat):
 def test_a_lost_connection_comes_back_with_no_word_twice(streaming: Chat, watch, tap: Tap):
     watch.allow(NETWORK_LOST)
     shown = streaming.grown()
-    cut_streams(streaming.page)
     streaming.offline(True)
+    cut_streams(streaming.page)
     tap.let(50)
     streaming.offline(False)
     streaming.grown(shown)
@@ -161,8 +161,8 @@ def test_what_was_said_while_the_browser_was_away_is_there_when_it_is_back(
     streaming: Chat, server, person, watch, tap: Tap
 ):
     watch.allow(NETWORK_LOST)
-    cut_streams(streaming.page)
     streaming.offline(True)
+    cut_streams(streaming.page)
     rest_to_the_end(server, person, streaming, tap)
     assert words_of(streaming.answer_text()) != words_of(ANSWER)
     streaming.offline(False)

@@ -28,11 +28,11 @@ KILLS = 50
 THREADS = 20
 KEPT_WITHIN = 0.25
 """Seconds that told text may be ahead of what is kept: the promise."""
-HELD_TO_IT = 0.95
-"""Of all told texts. What a slow disk or another machine takes of a moment is counted nowhere: those of one kill or two
-of the fifty may be later."""
+LATE_KILLS = 3
+"""Of the fifty, at which the machine may have stood still without its being counted. What we keep too late is late at
+most of them."""
 AT_MOST = 1.0
-"""Seconds, of those few."""
+"""Seconds, at those few."""
 LOOKS_EVERY = 0.01
 """Seconds."""
 
@@ -168,24 +168,24 @@ def nothing_told_is_lost(site: Site, killed: list[Killed]) -> None:
     states = dict(site.rows("SELECT public_id, state FROM chat_run"))
     results = site.rows("SELECT call_id, state FROM chat_toolcall WHERE state = 'done'")
     done = {call for call, _ in results}
-    ages: list[tuple[float, float]] = []
+    ages: list[tuple[float, float, float]] = []
     for each in killed:
         for message, told in each.told.texts().items():
             text = stored.get(message, "")
             assert text.startswith(told) or told.startswith(text), (text, told)
             if not text.startswith(told):
                 since = told_beyond(each.told, message, len(text))
-                ages.append((each.at - since, each.waiting.since(since)))
+                ages.append((each.at - since, each.waiting.since(since), each.at))
         for result in each.told.of("TOOL_CALL_RESULT"):
             assert result["toolCallId"] in done or "error" in result["content"], result
         if each.told.end is not None:
             assert states[each.told.run] == "finished", each.told.end
     # What is lost was told in the last moment, whichever kill it was. What the machine took besides is measured.
     assert ages, "no kill fell between a telling and its keeping, so this showed nothing"
-    late = sorted((age - waited, age, waited) for age, waited in ages)
-    told = [tuple(round(each, 3) for each in one) for one in late]
-    assert late[int(len(late) * HELD_TO_IT)][0] <= KEPT_WITHIN, told
-    assert late[-1][0] <= AT_MOST, told[-20:]
+    late = sorted((age - waited, age, waited, kill) for age, waited, kill in ages)
+    over = [tuple(round(each, 3) for each in one) for one in late if one[0] > KEPT_WITHIN]
+    assert len({kill for *_, kill in over}) <= LATE_KILLS, over
+    assert late[-1][0] <= AT_MOST, over[-20:]
 
 
 def told_beyond(told: Told, message: str, kept: int) -> float:

@@ -62,7 +62,7 @@ async def test_a_run_is_followed_and_stopped_through_the_other_process(site: Sit
         async with site.run(one, "Go on", here.thread) as here:
             await here.hears(100)
             await command(two, person, here.thread, '{"type": "stop", "id": 1}')
-            end = await here.ends()
+            end = await here.ends(20)
         assert end["outcome"] == {"type": "cancelled"}
         assert await standin.exchanges[-1].gone()
         never.set()

@@ -23,8 +23,9 @@ MOST_GROWTH = 10.0
 PIECES, SIZE, PACE = 800, 400, 0.004
 """Of the answer: all of it held for each would be 90 MiB."""
 STAMP = re.compile(r"<(\d+)>")
-LATE = 8.0
-"""Seconds. The goal is 0.1; this has to hold on a machine that stands still now and then."""
+LATE = 1 / 3
+"""Of the time in which an answer is written, for half of its pieces. Told in one heap at its end, it would be a half.
+The goal of 0.1 s is measured (bench/README.md)."""
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -92,25 +93,28 @@ def test_two_hundred_readers_that_never_read_cost_little_and_disturb_nobody(
                 stack.enter_context(sock)
             lateness(api, new_id(), standin)  # by then all of them wait
             idle = resident(server)
-            late = lateness(api, thread, standin)
+            late, span = lateness(api, thread, standin)
             grown = resident(server) - idle
             p99 = late[int(len(late) * 0.99)]
             print(f"{kind} {way}: connections {idle - warm:.1f} MiB, stuck {grown:.1f} MiB more,", end=" ")
             print(f"lateness p50 {late[len(late) // 2] * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms")
             assert grown < MOST_GROWTH
-            assert p99 < LATE
+            assert late[len(late) // 2] < LATE * span, "they were told in heaps"
             assert api.run("And now?", thread)[-1]["type"] == "RUN_FINISHED"
         assert "Traceback" not in server.output
 
 
-def lateness(api: Api, thread: str, standin: StandIn) -> list[float]:
-    """Seconds that each piece of an answer took to a reader who reads, in order."""
+def lateness(api: Api, thread: str, standin: StandIn) -> tuple[list[float], float]:
+    """Seconds that each piece of an answer took to a reader who reads, in order; and those in which it was written."""
     standin.play(Raw(stamped(), delay=PACE))  # type: ignore[arg-type]  # made while it is written
-    late = []
+    late: list[float] = []
+    stamps: list[int] = []
     with api.stream("Tell me", thread, model="of-openai") as events:
         for event in events:
             now = time.monotonic_ns()
-            late += [(now - int(stamp)) / 1e9 for stamp in STAMP.findall(event.get("delta", ""))]
+            here = [int(stamp) for stamp in STAMP.findall(event.get("delta", ""))]
+            stamps += here
+            late += [(now - stamp) / 1e9 for stamp in here]
             assert event["type"] != "RUN_ERROR"
     assert len(late) == PIECES
-    return sorted(late)
+    return sorted(late), (stamps[-1] - stamps[0]) / 1e9
