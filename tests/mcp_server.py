@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.site.processes import kept_port
+
 ROOT = Path(__file__).resolve().parent.parent
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(32)).decode()
 SECRET = "Bearer s3cret-of-the-header"
@@ -236,12 +238,12 @@ class Doors:
 class StandIn:
     """The server, as a test sees it. It may be started again at the same place."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self.log = folder / "calls"
         self.log.touch()
         self._port_file = folder / "port"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self.port = port
 
     def start(self) -> None:
         self._port_file.unlink(missing_ok=True)
@@ -253,7 +255,6 @@ class StandIn:
             assert self._process.poll() is None, "the stand-in ended at its start"
             assert time.monotonic() < deadline, "the stand-in did not start"
             time.sleep(0.02)
-        self.port = int(self._port_file.read_text())
 
     def stop(self) -> None:
         if self._process is not None:
@@ -284,12 +285,13 @@ def command(log: Path) -> list[str]:
 
 @contextmanager
 def stand_in(folder: Path) -> Iterator[StandIn]:
-    server = StandIn(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    with kept_port() as port:
+        server = StandIn(folder, port)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 if __name__ == "__main__":

@@ -170,8 +170,7 @@ async def test_what_only_reads_runs_again_when_this_server_comes_back(person, pl
 
 
 async def test_a_server_that_is_away_stops_no_run(person, plays, settled, has, tmp_path):
-    gone = StandIn(tmp_path)
-    gone.port = 9
+    gone = StandIn(tmp_path, 9)
     has(gone)
     provider = plays(Turn("Hello."))
     done = await begin(person)
@@ -190,8 +189,7 @@ async def test_programs_find_them_by_name_and_one_of_our_own_keeps_its_name(has,
 
 
 async def test_an_admin_sees_each_tool_and_why_those_of_a_server_are_missing(has, server, client_of):
-    gone = StandIn(server.log.parent)
-    gone.port = 9
+    gone = StandIn(server.log.parent, 9)
     await has(server, gone, headers={"Authorization": SECRET}).look()
     admin = await db.write(User.objects.create_superuser, "root", "", "a long enough secret")
     client = await db.read(client_of, admin)

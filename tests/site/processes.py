@@ -1,16 +1,19 @@
 """The site as a process of its own, with an environment of its own."""
 
+import asyncio
 import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
+import websockets
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,6 +50,13 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = PATI
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+@asynccontextmanager
+async def opened_socket(url: str, **options: Any) -> AsyncIterator[websockets.ClientConnection]:
+    """A WebSocket. What is done with it is over in a minute, also on such a machine."""
+    async with asyncio.timeout(60), websockets.connect(url, open_timeout=60, **options) as sock:
+        yield sock
+
+
 def held_port() -> socket.socket:
     """A port of loopback that no other process is given while this is open, though it may be named to a server, as
     often as it is started: a socket that listens to nobody is in the way of none that may share the address."""
@@ -54,6 +64,16 @@ def held_port() -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
     return held
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A port for what is started within this, and started again: held meanwhile where two may share an address."""
+    with held_port() as held:
+        port = int(held.getsockname()[1])
+        if sys.platform != "linux":
+            held.close()
+        yield port
 
 
 class Site:

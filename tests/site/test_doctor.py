@@ -32,7 +32,7 @@ from chatsite.operator.doctor import database, files, findings, models, tool_ser
 from chatsite.operator.doctor.findings import Level
 from tests.mcp_server import SECRET, be_patient, stand_in
 from tests.server import Server
-from tests.site.processes import ROOT, environment, wait_until
+from tests.site.processes import ROOT, environment, kept_port, wait_until
 
 Found = dict[str, tuple[str, str]]
 """What was looked at -> (level, words)."""
@@ -58,12 +58,6 @@ def levels(found: Found, level: Level) -> dict[str, str]:
 
 
 # -- proxies
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +114,26 @@ def _listens(port: int) -> bool:
 
 
 Change = Callable[[str], str]
+Ports = tuple[int, int]
+"""Of a proxy: for plain HTTP and for TLS."""
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    with kept_port() as plain, kept_port() as tls:
+        yield plain, tls
 
 
 @contextmanager
-def nginx(server: Server, folder: Path, certificate: tuple[Path, Path], change: Change) -> Iterator[str]:
+def nginx(
+    server: Server, folder: Path, ports: Ports, certificate: tuple[Path, Path], change: Change
+) -> Iterator[str]:
     """The configuration that we ship, with this machine's addresses in it."""
-    port = free_port()
+    plain, port = ports
     shipped = (ROOT / "deploy" / "nginx.conf").read_text()
     ours = change(shipped)
     for theirs, here in {
-        "listen 80;": f"listen 127.0.0.1:{free_port()};",
+        "listen 80;": f"listen 127.0.0.1:{plain};",
         "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
         "server 127.0.0.1:8000;": f"server {server.url.removeprefix('http://')};",
         "server_name chat.example.org;": "server_name localhost;",
@@ -150,9 +154,9 @@ def nginx(server: Server, folder: Path, certificate: tuple[Path, Path], change: 
 
 
 @contextmanager
-def caddy(server: Server, folder: Path) -> Iterator[str]:
-    port = free_port()
-    here = f"{{\n\thttp_port {free_port()}\n\thttps_port {port}\n\tskip_install_trust\n\tadmin off\n}}\n"
+def caddy(server: Server, folder: Path, ports: Ports) -> Iterator[str]:
+    plain, port = ports
+    here = f"{{\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n\tadmin off\n}}\n"
     (folder / "Caddyfile").write_text(here + (ROOT / "deploy" / "Caddyfile").read_text())
     command = [needs("caddy"), "run", "--config", str(folder / "Caddyfile")]
     upstream = server.url.removeprefix("http://")
@@ -190,9 +194,9 @@ def behind_a_proxy(tmp_path_factory) -> Iterator[Server]:
         "HTTPS": "true",
         "ALLOWED_HOSTS": "localhost,127.0.0.1",
         "SERVER": "uvicorn",
-        "PORT": str(free_port()),
     }
-    with BehindTls(tmp_path_factory.mktemp("server"), **settings) as server:
+    folder = tmp_path_factory.mktemp("server")
+    with kept_port() as port, BehindTls(folder, PORT=str(port), **settings) as server:
         yield server
 
 
@@ -202,10 +206,14 @@ def as_it_is(text: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("proxy", ["nginx", "caddy"])
-def test_all_is_well_behind_the_proxies_that_we_ship(proxy, behind_a_proxy, certificate, tmp_path):
+def test_all_is_well_behind_the_proxies_that_we_ship(proxy, behind_a_proxy, certificate, tmp_path, ports):
     needs(proxy)
     server = behind_a_proxy
-    started = nginx(server, tmp_path, certificate, as_it_is) if proxy == "nginx" else caddy(server, tmp_path)
+    started = (
+        nginx(server, tmp_path, ports, certificate, as_it_is)
+        if proxy == "nginx"
+        else caddy(server, tmp_path, ports)
+    )
     with started as url:
         code, found = doctor(server, "--url", url, "--insecure")
     assert levels(found, Level.WRONG) == {}
@@ -239,8 +247,10 @@ def test_all_is_well_behind_the_proxies_that_we_ship(proxy, behind_a_proxy, cert
     ],
     ids=["buffers", "no upgrade", "another host", "no scheme"],
 )
-def test_what_a_proxy_does_to_the_site_is_named(change, about, words, behind_a_proxy, certificate, tmp_path):
-    with nginx(behind_a_proxy, tmp_path, certificate, change) as url:
+def test_what_a_proxy_does_to_the_site_is_named(
+    change, about, words, behind_a_proxy, certificate, tmp_path, ports
+):
+    with nginx(behind_a_proxy, tmp_path, ports, certificate, change) as url:
         code, found = doctor(behind_a_proxy, "--url", url, "--insecure")
     assert code == 1
     assert words in levels(found, Level.WRONG)[about], found
