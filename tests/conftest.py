@@ -8,6 +8,8 @@ In CI a skip fails, unless another stage runs that test (`ELSEWHERE`).
 
 import gc
 import os
+import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -84,6 +86,14 @@ def catalog_rows(no_catalog):
     entries.use_entries(None)
     yield
     entries.use_entries(entries.NONE)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Of an answer that waits in its middle. Who still waits when the test is over, because it failed, goes on then."""
+    shut = threading.Event()
+    yield shut
+    shut.set()
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 import pytest
-import websockets
 
 from tests.faults.sites import Site
 from tests.faults.test_database import Postgres, postgres  # noqa: F401 - a fixture
 from tests.server import SESSION_COOKIE, Person, Server
+from tests.site.processes import opened_socket
 from tests.standin import StandIn
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -87,6 +86,6 @@ async def error_of(client: httpx.AsyncClient, method: str, path: str, who: dict[
 
 async def closed_with(server: Server, who: dict[str, str]) -> int | None:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/t1/"
-    async with asyncio.timeout(60), websockets.connect(url, open_timeout=60, additional_headers=who) as sock:
+    async with opened_socket(url, additional_headers=who) as sock:
         await sock.wait_closed()
         return sock.close_code

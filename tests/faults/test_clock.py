@@ -21,7 +21,7 @@ TEXT = "".join(f"word {n}, " for n in range(300))
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR])
 async def test_a_process_whose_clock_is_an_hour_off_takes_no_run_for_lost(
-    off: int, tmp_path: Path, standin: StandIn, database: dict[str, str]
+    off: int, tmp_path: Path, standin: StandIn, database: dict[str, str], gate: threading.Event
 ):
     """The run's own process is right, and another one is wrong from before it looks for the first time."""
     clock = tmp_path / "clock"
@@ -29,7 +29,6 @@ async def test_a_process_whose_clock_is_an_hour_off_takes_no_run_for_lost(
     site = Site(tmp_path, standin, database)
     with site.server() as right, site.server(PLANT_CLOCK=str(clock)) as wrong:
         site.person(right)
-        gate = threading.Event()
         standin.play(Say(TEXT, pieces=10, gate=gate))
         async with site.run(right, "Hello") as told:
             await told.hears(20)
@@ -46,14 +45,13 @@ async def test_a_process_whose_clock_is_an_hour_off_takes_no_run_for_lost(
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR])
 async def test_a_clock_that_jumps_during_a_run_ends_it_nowhere(
-    off: int, tmp_path: Path, standin: StandIn, database: dict[str, str]
+    off: int, tmp_path: Path, standin: StandIn, database: dict[str, str], gate: threading.Event
 ):
     """The run's own process is the one that jumps; another looks on."""
     clock = tmp_path / "clock"
     site = Site(tmp_path, standin, database)
     with site.server(PLANT_CLOCK=str(clock)) as jumps, site.server() as looks_on:
         site.person(jumps)
-        gate = threading.Event()
         standin.play(Say(TEXT, pieces=10, gate=gate))
         async with site.run(jumps, "Hello") as told:
             await told.hears(20)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import websockets
 
 from tests.faults.sites import Site, Told
 from tests.server import Person, Server
+from tests.site.processes import opened_socket
 from tests.site.test_several_processes import redis_database
 from tests.standin import Say, StandIn
 
@@ -32,10 +32,7 @@ def site(request, tmp_path: Path, standin: StandIn, database: dict[str, str]) ->
 async def command(server: Server, person: Person, thread: str, body: str) -> None:
     """One command over a socket, until the server has said that it took it."""
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
-    async with (
-        asyncio.timeout(60),
-        websockets.connect(url, open_timeout=60, additional_headers=person.bearer) as sock,
-    ):
+    async with opened_socket(url, additional_headers=person.bearer) as sock:
         await sock.send(body)
         async for said in sock:
             if '"id": 1' in said or '"id":1' in said:
@@ -43,10 +40,11 @@ async def command(server: Server, person: Person, thread: str, body: str) -> Non
                 return
 
 
-async def test_a_run_is_followed_and_stopped_through_the_other_process(site: Site, standin: StandIn):
+async def test_a_run_is_followed_and_stopped_through_the_other_process(
+    site: Site, standin: StandIn, gate: threading.Event
+):
     with site.server() as one, site.server() as two:
         person = site.person(one)
-        gate = threading.Event()
         standin.play(Say("One word after the other. " * 20, pieces=10, gate=gate))
         async with site.run(one, "Hello") as here:
             await here.hears(20)
@@ -57,15 +55,14 @@ async def test_a_run_is_followed_and_stopped_through_the_other_process(site: Sit
                 await here.ends()
                 await there.ends()
             assert there.text == here.text
-        never = threading.Event()  # only the stop ends this answer
-        standin.play(replace(LONG, delay=0, gate=never))
+        gate.clear()  # only the stop ends this answer
+        standin.play(replace(LONG, delay=0, gate=gate))
         async with site.run(one, "Go on", here.thread) as here:
             await here.hears(100)
             await command(two, person, here.thread, '{"type": "stop", "id": 1}')
             end = await here.ends(20)
         assert end["outcome"] == {"type": "cancelled"}
         assert await standin.exchanges[-1].gone()
-        never.set()
         assert "Traceback" not in one.output + two.output
 
 

@@ -20,7 +20,7 @@ from tests.live.api import Api, events_in, new_id, said_by, text_of
 from tests.live.conftest import BOTH, endpoints
 from tests.live.test_faults import hear
 from tests.server import Server
-from tests.site.processes import wait_until
+from tests.site.processes import opened_socket, wait_until
 from tests.standin import Broken, Say, StandIn
 
 TEXT = "One word after the other. " * 40
@@ -104,10 +104,7 @@ def test_an_answer_is_written_to_its_end_and_no_door_begins_another(
 
 async def send_over(server: Server, thread: str, api: Api) -> dict:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
-    async with (
-        asyncio.timeout(60),
-        websockets.connect(url, open_timeout=60, additional_headers=api.person.bearer) as sock,
-    ):
+    async with opened_socket(url, additional_headers=api.person.bearer) as sock:
         await sock.send('{"type": "send", "text": "Me too", "id": 1}')
         while (heard := json.loads(await sock.recv())).get("id") != 1:
             pass
@@ -172,10 +169,7 @@ def test_readers_are_told_to_come_back_and_when(kind: str, tmp_path, standin: St
 
 async def closed_when_told_to_go(server: Server, thread: str, api: Api) -> int:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
-    async with (
-        asyncio.timeout(60),
-        websockets.connect(url, open_timeout=60, additional_headers=api.person.bearer) as sock,
-    ):
+    async with opened_socket(url, additional_headers=api.person.bearer) as sock:
         await sock.recv()
         assert server.process is not None
         server.process.terminate()

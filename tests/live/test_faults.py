@@ -13,12 +13,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-import websockets
 
 from tests.live.api import Api, events_in, new_id, said_by, text_of
 from tests.live.conftest import BOTH, endpoints
 from tests.server import SESSION_COOKIE, Server
-from tests.site.processes import wait_until
+from tests.site.processes import opened_socket, wait_until
 from tests.standin import Say, StandIn
 from tests.words import A_KEY
 
@@ -102,14 +101,15 @@ def test_a_server_killed_between_a_call_and_its_result_knows_it_knows_nothing(tm
         assert text_of(api.run("And now?", thread, model="of-openai")) == "You said: And now?"
 
 
-def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: StandIn):
+def test_two_servers_on_one_folder_hear_and_stop_each_other(
+    tmp_path, standin: StandIn, gate: threading.Event
+):
     thread = new_id()
     with (
         chatting(tmp_path / "one", standin, "daphne") as (one, api),
         one.sibling(tmp_path / "two", SERVER="uvicorn") as two,
         two.client(api.person) as client,
     ):
-        gate = threading.Event()
         standin.play(Say("One word after the other. " * 40, pieces=10, gate=gate))
         with (
             api.stream("Hello", thread, model="of-openai") as here,
@@ -140,7 +140,7 @@ def test_two_servers_on_one_folder_hear_and_stop_each_other(tmp_path, standin: S
 
 async def stop_over(server: Server, thread: str, api: Api) -> None:
     url = f"{server.url.replace('http', 'ws')}/ws/threads/{thread}/"
-    async with websockets.connect(url, open_timeout=60, additional_headers=api.person.bearer) as sock:
+    async with opened_socket(url, additional_headers=api.person.bearer) as sock:
         await sock.send('{"type": "stop", "id": 1}')
         while json.loads(await sock.recv()).get("id") != 1:
             pass

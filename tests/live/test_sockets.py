@@ -16,6 +16,7 @@ from tests.live.api import Api, new_id
 from tests.live.conftest import BOTH, endpoints
 from tests.live.test_stuck_readers import WEBSOCKET, stuck_reader
 from tests.server import SESSION_COOKIE, Person, Server
+from tests.site.processes import opened_socket
 from tests.standin import Say, StandIn
 
 CLOSE, PING, PONG = 0x8, 0x9, 0xA
@@ -63,10 +64,7 @@ async def socket(
     more = dict(headers or {})
     if cookie is not None:
         more["Cookie"] = f"{SESSION_COOKIE}={cookie.session}"
-    async with (
-        asyncio.timeout(60),
-        websockets.connect(url, open_timeout=60, additional_headers=more, origin=origin) as sock,
-    ):  # type: ignore[arg-type]
+    async with opened_socket(url, additional_headers=more, origin=origin) as sock:
         yield sock
 
 
@@ -79,9 +77,10 @@ async def until(sock: Any, wanted: str) -> list[dict[str, Any]]:
             return heard
 
 
-async def test_a_page_sends_hears_and_stops(server: Server, api: Api, thread: str, standin: StandIn):
-    gate = threading.Event()  # it is never opened: only the stop ends this answer
-    standin.play(Say("Word after word. " * 200, pieces=10, gate=gate))
+async def test_a_page_sends_hears_and_stops(
+    server: Server, api: Api, thread: str, standin: StandIn, gate: threading.Event
+):
+    standin.play(Say("Word after word. " * 200, pieces=10, gate=gate))  # only the stop ends this answer
     async with socket(server, thread, cookie=api.person, origin=server.url) as sock:
         await until(sock, "RUN_FINISHED")  # what was said before
         await sock.send(json.dumps({"type": "send", "text": "Go on", "model": "of-openai", "id": 1}))
@@ -98,7 +97,6 @@ async def test_a_page_sends_hears_and_stops(server: Server, api: Api, thread: st
         end = (await until(sock, "RUN_FINISHED"))[-1]
         assert end["event"]["outcome"] == {"type": "cancelled"}
         assert await standin.exchanges[-1].gone()
-    gate.set()
 
 
 @pytest.mark.slow

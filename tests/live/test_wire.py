@@ -35,8 +35,9 @@ def test_the_weather_loop_from_end_to_end(api: Api, standin: StandIn, model: str
 
 
 @pytest.mark.slow
-def test_an_event_comes_before_the_answer_is_whole(api: Api, standin: StandIn, model: str):
-    gate = threading.Event()
+def test_an_event_comes_before_the_answer_is_whole(
+    api: Api, standin: StandIn, model: str, gate: threading.Event
+):
     standin.play(Say(TEXT, pieces=10, gate=gate))
     with api.stream("Hello", model=model) as events:
         for event in events:
@@ -49,14 +50,13 @@ def test_an_event_comes_before_the_answer_is_whole(api: Api, standin: StandIn, m
     assert rest[-1]["type"] == "RUN_FINISHED"
 
 
-def test_leaving_stops_the_run_and_the_model(api: Api, standin: StandIn, model: str):
-    never = threading.Event()
-    standin.play(Say(TEXT, pieces=10, gate=never))
+def test_leaving_stops_the_run_and_the_model(api: Api, standin: StandIn, model: str, gate: threading.Event):
+    standin.play(Say(TEXT, pieces=10, gate=gate))
     thread = new_id()
     with api.stream("Hello", thread, model=model) as events:
         seen = next(event for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
     assert standin.exchanges[-1].closed.wait(30), "the model was left to talk to nobody"
-    never.set()
+    gate.set()
     read = api.settled(thread)
     kept = said_by(read, "assistant")[-1]
     assert kept.startswith(seen["delta"])
@@ -88,8 +88,9 @@ def test_the_same_run_again_is_a_replay(api: Api, standin: StandIn):
 
 
 @pytest.mark.slow
-def test_a_second_run_beside_an_active_one_is_refused_in_words(api: Api, standin: StandIn):
-    gate = threading.Event()
+def test_a_second_run_beside_an_active_one_is_refused_in_words(
+    api: Api, standin: StandIn, gate: threading.Event
+):
     standin.play(Say(TEXT, pieces=10, gate=gate))
     thread = new_id()
     with api.stream("Hello", thread, model="of-openai") as events:

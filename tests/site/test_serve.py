@@ -1,6 +1,5 @@
 """`manage.py serve` as a person starts it: a real process, both servers."""
 
-import asyncio
 import gc
 import os
 import signal
@@ -18,7 +17,7 @@ from django.db import OperationalError
 from chatsite.operator import prepare, probe, servers
 from chatsite.operator.limits import MAX_FRAME
 from chatsite.operator.management.commands.serve import Command
-from tests.site.processes import manage, served, wait_until
+from tests.site.processes import manage, opened_socket, served, wait_until
 
 SERVERS = ["daphne", "uvicorn"]
 
@@ -154,7 +153,7 @@ async def test_a_socket_opens_for_programs_and_our_own_pages_only(path, origin, 
     url = site.address.replace("http", "ws") + path
     own = site.address if origin == "own" else origin
     try:
-        async with asyncio.timeout(60), websockets.connect(url, open_timeout=60, origin=own) as sock:
+        async with opened_socket(url, origin=own) as sock:
             await sock.wait_closed()
             answer = sock.close_code
     except websockets.InvalidStatus as exc:
@@ -168,10 +167,7 @@ async def told_to_the_probe(site, said, **options):
     token = TimestampSigner(key=key, salt=probe.SALT).sign("doctor")
     url = f"{site.address.replace('http', 'ws')}/ws/healthz/?token={token}"
     heard = ""
-    async with (
-        asyncio.timeout(60),
-        websockets.connect(url, open_timeout=60, max_size=None, **options) as sock,
-    ):
+    async with opened_socket(url, max_size=None, **options) as sock:
         await sock.send(said)
         with suppress(websockets.ConnectionClosedError):
             while len(heard) <= 1:  # at first it counts
