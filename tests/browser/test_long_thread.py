@@ -29,6 +29,18 @@ def path(server: Server, person: Person) -> str:
     return f"/threads/{thread}/"
 
 
+def to_the_top(page: Page) -> None:
+    """The page follows its newest line until it has heard, in one of the next frames, that somebody scrolled."""
+    page.wait_for_function(
+        """async () => {
+            const scroll = document.getElementById("scroll");
+            scroll.scrollTop = 0;
+            for (let frame = 0; frame < 5; frame++) await new Promise(requestAnimationFrame);
+            return scroll.scrollTop === 0;
+        }"""
+    )
+
+
 def count(page: Page) -> int:
     return page.locator("#log .msg").count()
 
@@ -38,7 +50,7 @@ def test_earlier_messages_come_when_asked_and_what_is_read_stays_in_its_place(op
     page, link = chat.page, chat.page.get_by_role("link", name="Show earlier messages")
     assert 30 <= count(page) <= 35
     assert page.evaluate("() => document.querySelectorAll('*').length") < 1_500
-    page.locator("#scroll").evaluate("scroll => { scroll.scrollTop = 0; }")
+    to_the_top(page)
     for step in (2, 3):
         before = page.evaluate(FIRST_SEEN)
         shown = count(page)

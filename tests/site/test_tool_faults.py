@@ -40,4 +40,4 @@ def test_a_fault_travels_beside_an_error_and_a_server_that_writes_something_else
                  {"fault": "locked", "values": {}}, {"fault": "nope", "values": {"status": 1}}):  # fmt: skip
         assert faults.unpacked(data) is None
     lying = {"fault": "unreachable", "values": {"why": "\x1b[31m" + "x" * 999, "more": []}}
-    assert str(faults.unpacked(lying)) == f"it cannot be reached ([31m{'x' * 56}…)"
+    assert str(faults.unpacked(lying)) == f"it cannot be reached ([31m{'x' * 496}…)"
