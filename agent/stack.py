@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -70,7 +69,7 @@ class MiddlewareStack:
         self._sources = tuple(sources)
         self._hooks: dict[str, list[tuple[str, Hook, MiddlewareContext]]] = {}
         self._guard = Guard()
-        self._said: deque[Custom] = deque()
+        self._said: list[Custom] = []
         self._deferred: list[Awaitable[Any]] = []
 
     # -- what contexts offer ---------------------------------------------------------------------------------

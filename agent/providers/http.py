@@ -88,6 +88,7 @@ class HttpProvider:
         self._endpoint = endpoint
         self._client = client
         self._timeouts = timeouts
+        self._to_connect = httpx.Timeout(None, connect=timeouts.connect)
         self._retries = retries
         self._new_id = new_id
         self._sleep = sleep
@@ -217,7 +218,7 @@ class HttpProvider:
         return answer
 
     async def _send(self, method: str, url: str, content: bytes | None) -> httpx.Response:
-        headers, timeout = self._headers(content), httpx.Timeout(None, connect=self._timeouts.connect)
+        headers, timeout = self._headers(content), self._to_connect
         if self._client is not None:
             own = self._client.build_request(method, url, content=content, headers=headers, timeout=timeout)
             return await self._client.send(own, stream=True, follow_redirects=False)

@@ -49,9 +49,9 @@ class Channel:
         self.seen: store.Look | None = None
         """What the rows gave last: readers who see the same share it, and the next look goes on from it."""
         self.readers = 0
-        self._asking: list[asyncio.Future[None]] = []
-        self._waiting: list[asyncio.Future[None]] = []
-        self._to_wake: list[asyncio.Future[None]] = []
+        self._asking: list[asyncio.Future[bool]] = []
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._to_wake: list[asyncio.Future[bool]] = []
 
     def forget_rule(self, tool_name: str) -> None:
         """An "always allow" was taken back: what stands in memory has it no more either."""
@@ -108,19 +108,20 @@ class Channel:
         """
         if self.version != seen or draining.is_leaving():
             return True
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
         (self._asking if first else self._waiting).append(future)
+        # Not all at the same moment: readers that came together would look up together for ever.
+        timer = loop.call_later(LOOK_UP * random.uniform(0.9, 1), _set, (future,), False)
+        happened = False
         try:
-            # Not all at the same moment: readers that came together would look up together for ever.
-            async with asyncio.timeout(LOOK_UP * random.uniform(0.9, 1)):
-                await future
-        except TimeoutError:
-            return False
+            happened = await future
         finally:
-            if not future.done() or future.cancelled():
+            timer.cancel()
+            if not happened:  # it is waited for no more: by its time, or because its reader left
                 self._asking = [other for other in self._asking if other is not future]
                 self._waiting = [other for other in self._waiting if other is not future]
-        return True
+        return happened
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -136,10 +137,10 @@ class Channel:
         return self.live if self.live is not None and not self.live.over else None
 
 
-def _set(futures: Iterable[asyncio.Future[None]]) -> None:
+def _set(futures: Iterable[asyncio.Future[bool]], happened: bool = True) -> None:
     for future in futures:
         if not future.done():
-            future.set_result(None)
+            future.set_result(happened)
 
 
 _channels: weakref.WeakValueDictionary[int, Channel] = weakref.WeakValueDictionary()

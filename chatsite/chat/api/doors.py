@@ -79,40 +79,34 @@ class ChatApi:
         self.otherwise = otherwise
 
     async def __call__(self, scope: Any, receive: Receive, send: SendMessage) -> None:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
-        if key is None:
+        reply = await _reply_to(scope, receive)
+        if reply is None:
             await self.otherwise(scope, receive, send)
-            return
-        speak_to(headers, program=True)
-        if not settings.DEBUG and not is_known_host(headers.get("host", "")):
-            await send_reply(
-                exchange.json_reply(400, exchange.error_body("bad_host", "This host is not served here.")),
-                receive,
-                send,
-            )
-            return
-        credential = Credential(key)
-        try:
-            user = await db.read(access.entering, credential, addresses.of_scope(scope))
-        except DatabaseError:
-            await send_reply(exchange.refusal(NotStored()), receive, send)
-            return
-        except KeyRefused as problem:
-            await send_reply(exchange.refusal(problem), receive, send)
-            return
-        # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.
-        body = await _body_of(receive) if user is not None else b""
-        if body is None:
-            await send_reply(exchange.too_large(), receive, send)
-            return
-        await send_reply(
-            await answer(user, Asked(scope["method"], headers, query_of(scope), body, credential)),
-            receive,
-            send,
-        )
+        else:
+            await send_reply(reply, receive, send)
+
+
+async def _reply_to(scope: Any, receive: Receive) -> Reply | None:
+    """None without a key. What is held of the request ends here: its reply may be a stream of minutes."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    key = key_in(headers.get("authorization", ""), headers.get("x-api-key", ""))
+    if key is None:
+        return None
+    speak_to(headers, program=True)
+    if not settings.DEBUG and not is_known_host(headers.get("host", "")):
+        return exchange.json_reply(400, exchange.error_body("bad_host", "This host is not served here."))
+    credential = Credential(key)
+    try:
+        user = await db.read(access.entering, credential, addresses.of_scope(scope))
+    except DatabaseError:
+        return exchange.refusal(NotStored())
+    except KeyRefused as problem:
+        return exchange.refusal(problem)
+    # Nobody's body is not read: 20 MB of it would be held for each key that somebody made up.
+    body = await _body_of(receive) if user is not None else b""
+    if body is None:
+        return exchange.too_large()
+    return await answer(user, Asked(scope["method"], headers, query_of(scope), body, credential))
 
 
 def query_of(scope: Any) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 
@@ -18,8 +19,13 @@ class Cursor:
     branch: int = 0
 
     def __str__(self) -> str:
-        place = f"{quote(self.run_id, safe='')}:{self.number}"
+        place = f"{_encoded(self.run_id)}:{self.number}"
         return f"{place}.{self.branch}" if self.branch else place
+
+
+@lru_cache(maxsize=256)  # every event of a run says it again
+def _encoded(run_id: str) -> str:
+    return quote(run_id, safe="")
 
 
 LONGEST_NUMBER = 10

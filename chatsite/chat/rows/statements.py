@@ -60,7 +60,7 @@ def append(model: type[Model], values: Mapping[str, Any]) -> None:
 def keys(model: type[Model], count: int) -> Iterator[int | None]:
     """Keys for so many rows that are to be added, in order. None: the database is asked behind each, which costs
     nothing where it is in this process."""
-    if connection.vendor != "postgresql" or not count:
+    if not count or connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         return repeat(None)
     sql = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
     return iter([int(key) for (key,) in _ask(sql, [model._meta.db_table, count])])
@@ -69,7 +69,7 @@ def keys(model: type[Model], count: int) -> Iterator[int | None]:
 def add_many(model: type[Model], names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
     """Rows of these columns, which are all there are, with values as the database takes them."""
     sql, places = _insert_many(model, names)
-    if connection.vendor != "postgresql":
+    if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         _run_many(sql + places, rows)
         return
     for begin in range(0, len(rows), MOST_AT_ONCE):
@@ -79,7 +79,8 @@ def add_many(model: type[Model], names: tuple[str, ...], rows: Sequence[Sequence
 
 def hold(model: type[Model], names: tuple[str, ...], pks: Sequence[int]) -> list[tuple[Any, ...]]:
     """These columns of the rows with these keys, which stay as they are until the transaction ends."""
-    lock = connection.ops.for_update_sql(no_key=True) if connection.features.has_select_for_update else ""
+    here = connections[DEFAULT_DB_ALIAS]
+    lock = here.ops.for_update_sql(no_key=True) if here.features.has_select_for_update else ""
     return _ask(f"{_select(model, names)} ({', '.join(['%s'] * len(pks))}) ORDER BY id {lock}", pks)
 
 
@@ -90,11 +91,12 @@ def in_one_go() -> Iterator[None]:
     Only for statements of this module that say nothing back: the ORM asks how many rows it changed, and would be told
     none.
     """
-    if connection.vendor != "postgresql":
+    here = connections[DEFAULT_DB_ALIAS]
+    if here.vendor != "postgresql":
         yield
         return
-    connection.ensure_connection()
-    with connection.wrap_database_errors, connection.connection.pipeline():
+    here.ensure_connection()
+    with here.wrap_database_errors, here.connection.pipeline():
         yield
 
 
