@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 from django.test import AsyncClient
@@ -314,6 +315,26 @@ async def _open_and_leave(key, sent, seen=3):
         await communicator.receive_output()
     await communicator.send_input({"type": "http.disconnect"})
     await communicator.wait()
+
+
+async def test_what_came_is_held_no_longer_than_until_the_reply_begins(key, plays, settled):
+    """A client posts all of its conversation, and a stream may take minutes."""
+    gate = asyncio.Event()
+    plays(Turn("Hello there.", gate=gate))
+    sent = json.dumps(body()).encode()
+    alone = sys.getrefcount(sent)
+    coming: asyncio.Queue[dict] = asyncio.Queue()
+    told: asyncio.Queue[dict] = asyncio.Queue()
+    coming.put_nowait({"type": "http.request", "body": sent})
+    answering = asyncio.ensure_future(application(_scope(key), coming.get, told.put))
+    assert (await told.get())["status"] == 200
+    held = sys.getrefcount(sent) - alone
+    gate.set()
+    while (await told.get()).get("more_body", False):
+        pass
+    await answering
+    await settled()
+    assert held == 0
 
 
 async def test_closing_the_connection_stops_the_run_after_the_grace(key, plays, settled, monkeypatch):
