@@ -148,14 +148,13 @@ def run_daphne(application, sock: socket.socket, when_up: Callable[[], None]) ->
 
 
 def run_uvicorn(application, sock: socket.socket, when_up: Callable[[], None]) -> None:
-    import uvicorn
-
-    from chatsite.operator.uvicorn import Http, Server, WebSocket
+    # Imported here: daphne has no use for it.
+    from chatsite.operator.uvicorn import Http, Server, uvicorn, web_socket
 
     config = uvicorn.Config(
         application,
         http=Http,
-        ws=WebSocket,
+        ws=web_socket,
         ws_max_size=MAX_FRAME,
         ws_ping_interval=PING_EVERY,
         lifespan="off",

@@ -5,15 +5,19 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-import uvicorn
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from chatsite.operator.limits import MAX_HEAD, MAX_PENDING, STUCK_AFTER
+from chatsite.operator.sparing import unloaded
+
+with unloaded():
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["Bounded", "Http", "Server", "uvicorn", "web_socket"]
 
 
-class _Bounded:
+class Bounded:
     """Less is pending than asyncio would let, and a client that takes nothing for long is cut off."""
 
     loop: asyncio.AbstractEventLoop
@@ -41,7 +45,7 @@ class _Bounded:
             self._stuck.cancel()
 
 
-class Http(_Bounded, HttpToolsProtocol):
+class Http(Bounded, HttpToolsProtocol):
     """Its parser takes a head of any length, and what stands around the chunks of a body, and holds it all: a client
     that goes on for ever ends at 400.
 
@@ -49,15 +53,19 @@ class Http(_Bounded, HttpToolsProtocol):
     proxy in front, which vouches for some of those, has not seen it.
     """
 
-    _in_head = False
-    _silent: asyncio.TimerHandle | None = None
+    # Slots: with these in it, a connection's dict would have more names than Python shares between instances, and take
+    # 1.3 KB more.
+    __slots__ = ("_bodiless", "_in_head", "_silent")
+    _in_head: bool
+    _silent: asyncio.TimerHandle | None
     """Cuts off who connects and does not bring the head of a request to its end (bodies: `operator.gate`). Bytes alone
     do not put it off: empty lines in front of a head are none of it, and a head may come as one byte a minute."""
-    _bodiless = 0
+    _bodiless: int
     """Bytes since something of a body came, or a head began or ended."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._in_head, self._bodiless = False, 0
         self._silent = self.loop.call_later(settings.BODY_IDLE_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -111,8 +119,11 @@ class Http(_Bounded, HttpToolsProtocol):
             self.transport.abort()
 
 
-class WebSocket(_Bounded, WebSocketsSansIOProtocol):
-    pass
+def web_socket(**given: Any) -> asyncio.Protocol:
+    """Of a connection that becomes a socket. Loaded with the first one: pages have none, and few programs."""
+    from chatsite.operator.uvicorn_sockets import WebSocket
+
+    return WebSocket(**given)
 
 
 class Server(uvicorn.Server):

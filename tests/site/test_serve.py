@@ -1,5 +1,6 @@
 """`manage.py serve` as a person starts it: a real process, both servers."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -215,6 +216,7 @@ def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, 
 LOADED_WHEN_NEEDED = {
     *("ag_ui", "latex2mathml", "markdown_it", "nh3", "pygments", "rich", "httpx._main"),
     *("psycopg", "redis", "twisted", "daphne.server", "mcp", "opentelemetry.sdk"),
+    *("uvicorn.main", "click", "websockets"),
 }
 LOADED = """
 import sys, chatsite.asgi, chatsite.operator.uvicorn
@@ -222,6 +224,45 @@ from django.urls import get_resolver
 get_resolver().url_patterns
 print(*(name for name in sys.modules if sys.modules[name] is not None))
 """
+
+
+WITHOUT_COMMAND_LINE = """
+from chatsite.operator.uvicorn import uvicorn
+import uvicorn.server
+assert uvicorn.Server is uvicorn.server.Server
+try:
+    uvicorn.run("nobody:app")
+except SystemExit as end:
+    print(end.code)
+import uvicorn.main, click
+print(uvicorn.main.Server is uvicorn.Server)
+"""
+
+
+def test_the_command_line_of_uvicorn_is_there_for_who_asks_later(tmp_path):
+    ended = manage("shell", "--verbosity", "0", "-c", WITHOUT_COMMAND_LINE, DATA_DIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["3", "True"]  # 3: no such application
+
+
+async def test_a_connection_has_no_more_names_of_its_own_than_python_shares():
+    """Past 30 of them each instance has all the names for itself: 1.3 KB a connection."""
+    from uvicorn.server import ServerState
+
+    from chatsite.operator.uvicorn import Http, uvicorn
+
+    config = uvicorn.Config(app=None, http=Http, lifespan="off", log_config=None)
+    config.loaded_app = None
+    there, here = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    with there:
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: Http(config, ServerState(), {}), here
+        )
+        names = set(vars(protocol))
+        transport.close()
+    assert not names & {"_silent", "_in_head", "_bodiless"}
+    assert len(names) < 30
 
 
 WITH_DAPHNE = """
