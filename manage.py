@@ -9,6 +9,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
     # httpx loads its command line where it can (with rich 4 MiB); without it, as if that were not installed.
     sys.modules["httpx._main"] = None
+    # Compiled, it brings C++'s library along (1 MiB), for the lists of aiohttp's tracing, which nobody here uses.
+    sys.modules["frozenlist._frozenlist"] = None
     from django.conf import settings
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line

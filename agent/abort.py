@@ -23,8 +23,8 @@ class AbortSignal:
     def __init__(self) -> None:
         self._aborted = False
         self._waits: set[_Wait] = set()
-        # Made for the first: most have none, and every stream has two signals.
-        self._children: weakref.WeakSet[AbortSignal] | None = None
+        # References that are weak, in a plain list: a WeakSet for one child takes 0.9 KB, and every stream has one.
+        self._children: list[weakref.ref[AbortSignal]] = []
         # One that may be taken again by who has it: a signal's handler or a finalizer may abort in the middle of it.
         self._once = threading.RLock()
         self.reason = ""
@@ -40,7 +40,7 @@ class AbortSignal:
             self.reason = reason
             # The flag first, then the waits: one that begins in this very moment sees the flag.
             self._aborted = True
-            children = tuple(self._children or ())
+            children = [child for each in self._children if (child := each()) is not None]
         for wait in tuple(self._waits):
             wait.end_soon()
         for child in children:
@@ -50,9 +50,8 @@ class AbortSignal:
         """A signal that is given with this one, and may be given alone."""
         child = AbortSignal()
         with self._once:
-            if self._children is None:
-                self._children = weakref.WeakSet()
-            self._children.add(child)
+            self._children = [each for each in self._children if each() is not None]
+            self._children.append(weakref.ref(child))
             too_late = self._aborted
         if too_late:
             child.abort(self.reason)

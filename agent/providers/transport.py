@@ -42,11 +42,17 @@ def is_timeout(error: BaseException) -> bool:
     return isinstance(error, httpx.TimeoutException) and (cause is None or isinstance(cause, TimeoutError))
 
 
+_NOTHING_ASKED = httpx.Request("POST", "http://localhost")
+"""What a response is told it answers: it would hold all that was asked, the whole conversation, for as long as the
+answer takes."""
+
+
 class Answer:
     """A response whose body is read piece by piece; every read has its time."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.first = b""
+        response.request = _NOTHING_ASKED
         self._response = response
         self._is_packed = response.headers.get("content-encoding", "identity") != "identity"
         self._chunks = response.aiter_bytes(UNPACKED if self._is_packed else None)

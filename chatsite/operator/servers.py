@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -71,6 +72,7 @@ def settle_memory() -> None:
     A full collection of it takes 50 ms, in which no stream gets a word. What is made later is looked at less often than
     by default: nearly all of it is gone by itself when it is done with, and looking was 4 % of a run.
     """
+    sys.path_importer_cache.clear()  # the names of all files beside what is loaded; read again when they are needed
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import logging
 import ssl
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,17 @@ async def test_models_behind_a_wrong_key_are_an_error(dialect: str):
     async with StandIn(api_key="another") as server:
         with pytest.raises(AuthenticationFailed):
             await provider_of(server, dialect).models()
+
+
+async def test_what_was_asked_is_not_held_while_the_answer_comes(dialect: str):
+    question = "A question that nobody else asks."
+    async with StandIn(Say("It is 17 degrees.")) as server:
+        stream = provider_of(server, dialect).stream(ask(user_message("u1", question)))
+        async with aclosing(stream):
+            await anext(stream)
+            sent = [each for each in gc.get_objects() if isinstance(each, httpx.Request)]
+            held = [each for each in sent if question.encode() in getattr(each, "_content", b"")]
+    assert not held
 
 
 async def test_one_connection_serves_turn_after_turn(dialect: str):
