@@ -2,7 +2,7 @@
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from chatsite.operator.uvicorn import Bounded
+from chatsite.operator.bounded import Bounded
 
 
 class WebSocket(Bounded, WebSocketsSansIOProtocol):
