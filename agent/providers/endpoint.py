@@ -47,7 +47,10 @@ def _is_address(text: str) -> bool:
     """An HTTP address. A user or a query in it would be a secret in places where nobody expects one."""
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL:
+        url.host.encode(
+            "idna"
+        )  # names with parts that are empty or too long end in here, not at the first question
+    except (httpx.InvalidURL, UnicodeError):
         return False
     plain = not (url.userinfo or url.query or url.fragment) and not any(sign.isspace() for sign in text)
     has_port = url.port is None or 0 < url.port < 65536

@@ -18,28 +18,25 @@ from typing import Any
 
 import aiohttp
 import httpx
+from yarl import URL
 
 from agent.errors import (
     BadStream,
     ProviderError,
-    ProviderTimeout,
     ProviderUnavailable,
-    ProviderUnreachable,
     RequestRejected,
 )
 from agent.events import TurnEnd, TurnEvent
-from agent.providers.addresses import was_refused
+from agent.providers.answers import NETWORK_ERRORS, Answer, all_of, answer_of, answer_of_client
 from agent.providers.base import Sent, TurnRequest
 from agent.providers.endpoint import Codec, Endpoint, Timeouts
+from agent.providers.failures import failure_of
 from agent.providers.transport import (
-    NETWORK_ERRORS,
-    USER_AGENT,
-    Answer,
     close_shared_clients,
-    is_timeout,
     make_client,
+    payload,
     shared_client,
-    shared_transport,
+    shared_session,
 )
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
@@ -53,16 +50,18 @@ MAX_ERROR_BODY = 64 * 1024
 MAX_MODELS_BODY = 10 * 1024 * 1024
 LONGEST_WAIT = 30.0
 """Seconds. An endpoint that asks for more is not waited for: the error says when to try again."""
-AWAY = (
-    "The address of the model's endpoint leads into a private network, or to where no endpoint is. "
-    "The operator allows private ones with PRIVATE_ENDPOINTS=true."
-)
+OF_BODY = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
 AFTER_REASON = 5.0
 """Seconds that a turn which has said how it ends may keep us waiting for its usage and its end mark."""
 
 
-_parsed = lru_cache(256)(httpx.URL)
-"""An endpoint has a handful of addresses, and reading one costs as much as sending the head."""
+@lru_cache(256)
+def _parsed(url: str) -> URL:
+    """An endpoint has a handful of addresses, and reading one costs as much as sending the head."""
+    try:
+        return URL(url)
+    except ValueError as exc:
+        raise aiohttp.InvalidURL(url) from exc
 
 
 def new_call_id() -> str:
@@ -88,12 +87,14 @@ class HttpProvider:
         self._endpoint = endpoint
         self._client = client
         self._timeouts = timeouts
-        self._to_connect = httpx.Timeout(None, connect=timeouts.connect)
+        self._to_connect = aiohttp.ClientTimeout(sock_connect=timeouts.connect)
         self._retries = retries
         self._new_id = new_id
         self._sleep = sleep
-        self._own_headers = {name.lower(): value for name, value in (headers or {}).items()}
-        self._secrets = tuple(filter(None, (endpoint.api_key, *self._own_headers.values())))
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._secrets = tuple(filter(None, (endpoint.api_key, *own.values())))
+        self._headers = {"accept-encoding": "identity", **codec.headers(endpoint.api_key), **own}
+        self._headers_of_body = {**OF_BODY, **self._headers}
         self._refusals: list[ProviderError] = []  # what this endpoint has refused before, see `_amended`
 
     @property
@@ -140,7 +141,7 @@ class HttpProvider:
         """The names that the endpoint lists."""
         answer = await self._open("GET", self._codec.MODELS_PATH, None)
         try:
-            body = await answer.read_all(MAX_MODELS_BODY, self._timeouts.idle)
+            body = await all_of(answer, MAX_MODELS_BODY)
         finally:
             await answer.close()
         try:
@@ -148,9 +149,8 @@ class HttpProvider:
         except NotJson as exc:
             raise BadStream("The model's endpoint sent no list of models.") from exc
 
-    def _patience(self, reader: TurnReader) -> float:
-        idle = self._timeouts.idle
-        return min(idle, AFTER_REASON) if reader.has_reason else idle
+    def _patience(self, reader: TurnReader) -> float | None:
+        return min(self._timeouts.idle, AFTER_REASON) if reader.has_reason else None
 
     # -- asking ----------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class HttpProvider:
         answer: Answer | None = None
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
-                answer = Answer(await self._send(method, self._endpoint.url(path), content))
+                answer = await self._send(method, self._endpoint.url(path), content)
                 await answer.begin()
             if not answer.ok:
                 await self._raise_refusal(answer, asked)
@@ -213,64 +213,36 @@ class HttpProvider:
             if answer is not None:
                 await answer.close()
             if isinstance(exc, NETWORK_ERRORS):
-                raise self._network_error(exc) from exc
+                raise failure_of(exc, self._timeouts) from exc
             raise
         return answer
 
-    async def _send(self, method: str, url: str, content: bytes | None) -> httpx.Response:
-        headers, timeout = self._headers(content), self._to_connect
+    async def _send(self, method: str, url: str, content: bytes | None) -> Answer:
+        headers = self._headers if content is None else self._headers_of_body
         if self._client is not None:
+            timeout = httpx.Timeout(None, connect=self._timeouts.connect)
             own = self._client.build_request(method, url, content=content, headers=headers, timeout=timeout)
-            return await self._client.send(own, stream=True, follow_redirects=False)
-        request = httpx.Request(
+            given = await self._client.send(own, stream=True, follow_redirects=False)
+            return answer_of_client(given, self._timeouts.idle)
+        response = await shared_session(self._endpoint.reach).request(
             method,
             _parsed(url),
-            content=content,
-            headers={"user-agent": USER_AGENT, **headers},
-            extensions={"timeout": timeout.as_dict()},
+            data=None if content is None else payload(content),
+            headers=headers,
+            timeout=self._to_connect,
+            allow_redirects=False,
+            auto_decompress=False,
         )
-        return await shared_transport(self._endpoint.reach).handle_async_request(request)
+        return answer_of(response, self._timeouts.idle)
 
     async def _raise_refusal(self, answer: Answer, asked: TurnRequest | None) -> None:
         try:
-            body = await answer.read_all(MAX_ERROR_BODY, min(self._timeouts.idle, 5))
+            body = await all_of(answer, MAX_ERROR_BODY, min(self._timeouts.idle, 5))
         except ProviderError:
             body = answer.first  # the status says enough
         if asked is not None and asked.on_received is not None:
             asked.on_received(answer.status, body)
         raise self._codec.decode_error(answer.status, answer.headers, body, secrets=self._secrets)
-
-    def _headers(self, content: bytes | None) -> dict[str, str]:
-        headers = {"accept-encoding": "identity", **self._codec.headers(self._endpoint.api_key)}
-        if content is not None:
-            headers |= {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-        return headers | self._own_headers
-
-    # -- errors ----------------------------------------------------------------------------------------------
-
-    def _network_error(self, error: BaseException) -> ProviderError:
-        if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-            # Ours, for the first byte. Whoever waited that long is not made to wait as long again.
-            timeout = ProviderTimeout(
-                f"The model's endpoint did not begin to answer within {self._timeouts.first_byte:g} seconds."
-            )
-            timeout.retryable = False
-            return timeout
-        if is_timeout(error):
-            return ProviderTimeout(
-                f"The model's endpoint could not be reached within {self._timeouts.connect:g} seconds."
-            )
-        if was_refused(error):
-            refused = ProviderUnreachable(AWAY)
-            refused.retryable = False
-            return refused
-        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-            wrong = ProviderUnreachable("The address of the model's endpoint is not valid.")
-            wrong.retryable = False
-            return wrong
-        if isinstance(error, aiohttp.ClientResponseError):
-            return BadStream("The model's endpoint does not speak HTTP. Is its address right?")
-        return ProviderUnreachable("The model's endpoint could not be reached.")
 
     def _masked(self, error: ProviderError) -> ProviderError:
         if error.detail and self._secrets:

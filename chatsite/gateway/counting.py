@@ -72,14 +72,14 @@ async def _ask(target: Target, body: Body, headers: Mapping[str, str]) -> int:
         endpoint.reach,
     )
     try:
-        if not 200 <= answer.status < 300:
+        if not answer.ok:
             raise await refusal(answer, target, "anthropic", body.model)
-        value = load(await answer.read_all())
+        value = load(await upstream.whole(answer))
         return int(value["input_tokens"])
     except (NotJson, KeyError, TypeError, ValueError) as error:
         raise BadStream("The model's endpoint sent no count of tokens.") from error
     finally:
-        answer.close()
+        answer.leave()
 
 
 def _with_limit(body: Body) -> Body:

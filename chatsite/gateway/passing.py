@@ -14,6 +14,7 @@ from typing import Any
 from agent.errors import AuthenticationFailed, BadStream, ProviderError
 from agent.folding import TurnFold
 from agent.messages import Usage
+from agent.providers.answers import Direct
 from agent.providers.http import new_call_id
 from agent.wire.jsonload import NotJson, load
 from agent.wire.jsontext import dump
@@ -28,7 +29,6 @@ from chatsite.gateway.endpoints import Target
 from chatsite.gateway.errors import EndpointRefused
 from chatsite.gateway.records import RoundRecord
 from chatsite.gateway.translating import MESSAGE_ID, new_answer_id, stream_encoder
-from chatsite.gateway.upstream import Answer
 
 KEPT = frozenset({"retry-after", "openai-processing-ms", "openai-version", "request-id"})
 KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -49,7 +49,7 @@ class PassedRound:
     record: RoundRecord
     began_at: float
 
-    def __init__(self, target: Target, dialect: Dialect, body: Body, answer: Answer) -> None:
+    def __init__(self, target: Target, dialect: Dialect, body: Body, answer: Direct) -> None:
         self.target = target
         self.streamed = body.stream
         self.whole = b""
@@ -98,7 +98,7 @@ class PassedRound:
 
     async def take_whole(self) -> None:
         """The answer in one piece, in the form that was asked for. Raises ProviderError, also one told under a 200."""
-        raw = await self._answer.read_all()
+        raw = await upstream.whole(self._answer)
         codec = CODECS[self._dialect]
         value = _json_object(raw)
         if value is not None and not self.streamed:
@@ -133,7 +133,7 @@ class PassedRound:
             self.whole = dump(answer).encode()
 
     async def close(self) -> None:
-        self._answer.close()
+        self._answer.leave()
 
     def _finish(self) -> bytes:
         self._over = True
@@ -159,7 +159,7 @@ async def pass_on(target: Target, dialect: Dialect, body: Body, headers: Mapping
         endpoint.reach,
     )
     try:
-        if not 200 <= answer.status < 300:
+        if not answer.ok:
             raise await refusal(answer, target, dialect, body.model)
         round = PassedRound(target, dialect, body, answer)
         if not body.stream or answer.first[:1].isspace() or answer.first[:1] in (b"{", b"<", b""):
@@ -167,10 +167,10 @@ async def pass_on(target: Target, dialect: Dialect, body: Body, headers: Mapping
         elif answer.first.startswith(ERROR_BEGINS):
             raise await _first_error(answer)
     except BaseException:
-        answer.close()
+        answer.leave()
         raise
     if not body.stream:
-        answer.close()
+        answer.leave()
     return round
 
 
@@ -195,11 +195,11 @@ def kept_headers(headers: Mapping[str, str]) -> Headers:
     return kept
 
 
-async def refusal(answer: Answer, target: Target, dialect: Dialect, model: str) -> EndpointRefused:
+async def refusal(answer: Direct, target: Target, dialect: Dialect, model: str) -> EndpointRefused:
     """Why the endpoint says no; with its own words where they are in the caller's dialect and about the request."""
     body = answer.first
     with suppress(ProviderError):  # else the status says enough
-        body = await answer.read_all(MAX_ERROR_BODY)
+        body = await upstream.whole(answer, MAX_ERROR_BODY)
     secrets = target.endpoint.secrets
     error = CODECS[dialect].decode_error(answer.status, answer.headers, body, secrets=secrets)
     if isinstance(error, AuthenticationFailed) or answer.status < 400 or not _is_error_of(dialect, body):
@@ -210,7 +210,7 @@ async def refusal(answer: Answer, target: Target, dialect: Dialect, model: str) 
     return EndpointRefused(error, words.encode(), kept_headers(answer.headers))
 
 
-async def _first_error(answer: Answer) -> ProviderError:
+async def _first_error(answer: Direct) -> ProviderError:
     """A stream that begins with an error has not begun: another endpoint may do better."""
     parser = SSEParser()
     events = parser.feed(answer.first)

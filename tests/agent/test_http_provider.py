@@ -7,13 +7,16 @@ import gc
 import itertools
 import json
 import logging
+import socket
 import ssl
+import threading
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 from hypothesis import given
@@ -43,9 +46,10 @@ from agent.events import (
     TurnEnd,
 )
 from agent.messages import TextPart, ThinkingPart, ToolCallPart, Transcript, Usage, user_message
+from agent.providers.answers import UNPACKED, Direct, answer_of
 from agent.providers.endpoint import Codec, Endpoint, Timeouts
 from agent.providers.http import HttpProvider, close_shared_clients, shared_client
-from agent.providers.transport import UNPACKED, Answer, checked_against
+from agent.providers.transport import checked_against, shared_session
 from agent.reducer import apply_all
 from agent.wire import anthropic, openai_chat
 from agent.wire.turn import merge_deltas
@@ -148,14 +152,25 @@ async def test_models_behind_a_wrong_key_are_an_error(dialect: str):
             await provider_of(server, dialect).models()
 
 
-async def test_what_was_asked_is_not_held_while_the_answer_comes(dialect: str):
+def _content_of(it: object) -> bytes | None:
+    """Of a request, by httpx or by aiohttp."""
+    match it:
+        case httpx.Request():
+            return getattr(it, "_content", None)
+        case aiohttp.payload.BytesPayload():
+            return it._value
+    return None
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by us", "by a client"])
+async def test_what_was_asked_is_not_held_while_the_answer_comes(given: bool):
     question = "A question that nobody else asks."
     async with StandIn(Say("It is 17 degrees.")) as server:
-        stream = provider_of(server, dialect).stream(ask(user_message("u1", question)))
+        provider = provider_of(server, client=shared_client() if given else None)
+        stream = provider.stream(ask(user_message("u1", question)))
         async with aclosing(stream):
             await anext(stream)
-            sent = [each for each in gc.get_objects() if isinstance(each, httpx.Request)]
-            held = [each for each in sent if question.encode() in getattr(each, "_content", b"")]
+            held = [each for each in gc.get_objects() if question.encode() in (_content_of(each) or b"")]
     assert not held
 
 
@@ -263,14 +278,20 @@ def test_every_broken_kind_has_its_outcome():
     assert set(OUTCOMES) | {"whole"} == set(BROKEN)
 
 
+@pytest.mark.parametrize(
+    ("dialect", "given"),
+    [("openai", False), ("anthropic", False), ("openai", True)],
+    ids=["openai", "anthropic", "by a client"],
+)
 @pytest.mark.parametrize("kind", OUTCOMES)
 async def test_each_broken_answer_ends_in_its_error(
-    kind: str, dialect: str, caplog: pytest.LogCaptureFixture
+    kind: str, dialect: str, given: bool, caplog: pytest.LogCaptureFixture
 ):
     error_type, asked, told = OUTCOMES[kind]
     caplog.set_level(logging.DEBUG)
     async with StandIn(default=lambda _: Broken(kind)) as server:
-        provider = provider_of(server, dialect, timeouts=SHORT.get(kind, PATIENT))
+        client = shared_client() if given else None
+        provider = provider_of(server, dialect, timeouts=SHORT.get(kind, PATIENT), client=client)
         events, error = await collect(provider.stream(ask()))
         assert len(server.exchanges) == asked
     assert type(error) is error_type
@@ -297,6 +318,86 @@ async def test_a_timeout_closes_the_connection(kind: str, dialect: str):
         assert await server.exchanges[0].gone()
 
 
+async def begun(server: StandIn, idle: float) -> Direct:
+    response = await shared_session().post(
+        server.openai_url + "/chat/completions", json={}, auto_decompress=False
+    )
+    answer = answer_of(response, idle)
+    await answer.begin()
+    assert isinstance(answer, Direct)
+    return answer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (what is awaited is a timer, not an event)
+            await asyncio.sleep(0.01)
+
+
+async def left(answer: Direct) -> None:
+    """By somebody who waited for its next piece."""
+    waiting = asyncio.create_task(answer.read())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+async def test_a_wait_may_be_shorter_than_the_one_before_it():
+    async with StandIn(Raw([b"one"], then="hang")) as server:
+        answer = await begun(server, 600)
+        await left(answer)
+        async with asyncio.timeout(20):
+            with pytest.raises(ProviderTimeout, match=r"0\.05 seconds"):
+                await answer.read(0.05)
+        await answer.close()
+
+
+async def test_the_time_in_which_nobody_waits_for_an_answer_is_not_counted():
+    gate = threading.Event()
+    async with StandIn(Raw([b"one", b"two"], gate=gate)) as server:
+        answer = await begun(server, 0.05)
+        await left(answer)
+        await until(lambda: answer._timer is None)
+        gate.set()
+        assert await answer.read(30) == b"two"
+        await answer.close()
+
+
+def unanswering() -> tuple[socket.socket, list[socket.socket]]:
+    """A place to which connections are neither made nor refused, for too many wait there already."""
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    waiting = [socket.socket() for _ in range(3)]
+    for each in waiting:
+        each.setblocking(False)
+        each.connect_ex(full.getsockname())
+    return full, waiting
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by us", "by a client"])
+async def test_who_does_not_take_connections_is_given_up_in_time(given: bool):
+    full, waiting = unanswering()
+    url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
+    short = Timeouts(connect=0.2, first_byte=30, idle=30)
+    client = shared_client() if given else None
+    provider = HttpProvider(openai_chat, Endpoint("x", url), timeouts=short, retries=0, client=client)
+    _, error = await collect(provider.stream(ask()))
+    for each in (full, *waiting):
+        each.close()
+    assert type(error) is ProviderTimeout
+    assert str(error) == "The model's endpoint could not be reached within 0.2 seconds."
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by us", "by a client"])
+async def test_an_address_that_turns_out_to_be_none_is_not_asked_again(given: bool):
+    waits = Waits()
+    client = shared_client() if given else None
+    endpoint = Endpoint("x", "http://1.2.3/v1")  # short for an address, once
+    provider = HttpProvider(openai_chat, endpoint, sleep=waits, client=client)
+    _, error = await collect(provider.stream(ask()))
+    assert str(error) == "The address of the model's endpoint is not valid."
+    assert waits.seconds == []
+
+
 async def test_nobody_there_is_a_sentence_and_not_a_trace(dialect: str):
     async with StandIn() as server:
         pass
@@ -314,6 +415,9 @@ async def test_nobody_there_is_a_sentence_and_not_a_trace(dialect: str):
         "ftp://example.org",
         "http://",
         "http://[::1",
+        "http://model..test/",
+        f"http://{'m' * 64}.test/",
+        "http://xn--/",
         "http://a b/",
         "http://user:geheim@model.test",
         "http://model.test/?token=geheim",
@@ -422,11 +526,11 @@ async def test_an_answer_that_unpacks_to_much_is_read_in_pieces_between_which_ot
     """Of empty lines there may be as many as it likes: one read of the network is 16 MB of them."""
     turns, loop = [], asyncio.get_running_loop()
     async with StandIn(packed(b"\n", 8)) as server:
-        request = shared_client().build_request("POST", f"{server.openai_url}/chat/completions", json={})
-        answer = Answer(await shared_client().send(request, stream=True))
+        url = f"{server.openai_url}/chat/completions"
+        answer = answer_of(await shared_session().post(url, json={}, auto_decompress=False), 20)
         await answer.begin()
         sizes = [len(answer.first)]
-        while piece := await answer.read(20):
+        while piece := await answer.read():
             assert len(turns) == len(sizes) - 1
             sizes.append(len(piece))
             loop.call_soon(turns.append, len(sizes))

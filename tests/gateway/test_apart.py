@@ -11,6 +11,7 @@ from yarl import URL
 
 from agent.errors import ProviderUnreachable
 from agent.providers.addresses import Reach
+from agent.providers.answers import Direct
 from agent.providers.endpoint import Timeouts
 from chatsite.gateway import upstream
 from chatsite.gateway.endpoints import make_endpoint
@@ -20,7 +21,7 @@ from tests.standin import Broken, StandIn
 pytestmark = pytest.mark.usefixtures("http")  # which closes what the loop shares
 
 
-async def sent(url: str, reach: Reach = Reach.ANYWHERE) -> upstream.Answer:
+async def sent(url: str, reach: Reach = Reach.ANYWHERE) -> Direct:
     timeouts, patience = Timeouts(30, 30, 30), aiohttp.ClientTimeout()
     return await upstream.send(URL(url), json.dumps(asking()).encode(), {}, timeouts, patience, reach)
 
@@ -29,8 +30,8 @@ async def test_what_one_endpoint_may_reach_another_may_not(standin):
     """Also where a connection to that very place is open already, and may be used again."""
     url = f"{standin.openai_url}/chat/completions"
     answer = await sent(url, Reach.NEAR)
-    await answer.read_all()
-    answer.close()
+    await upstream.whole(answer)
+    answer.leave()
     asked = len(standin.exchanges)
     with pytest.raises(ProviderUnreachable):
         await sent(url, Reach.PUBLIC)
@@ -50,7 +51,7 @@ async def test_a_cookie_of_one_endpoint_goes_to_no_other_and_not_back_to_it():
     servers = [await asyncio.start_server(endpoint, "127.0.0.1", 0) for _ in range(2)]
     one, other = (f"http://localhost:{server.sockets[0].getsockname()[1]}/v1" for server in servers)
     for url in (one, other, one):
-        (await sent(url)).close()
+        (await sent(url)).leave()
     for server in servers:
         server.close()
     assert len(heads) == 3

@@ -25,7 +25,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from agent.providers.transport import NETWORK_ERRORS, shared_client
+from agent.providers.answers import NETWORK_ERRORS
+from agent.providers.transport import shared_client
 from agent.text import storable
 from agent.wire.jsonload import NotJson, load
 
