@@ -32,6 +32,7 @@ The rooms:
     what waits    agents     who answers                 context    what a run is given      abort  how it is stopped
                   loop       run_agent                   model_turns  one turn               leave  to take another
                   tool_calls the calls of one turn       tool_slots  one of them, tool_attempts, tool_threads
+                  threads    for work that blocks
                   verdicts   may a call run? asks the policy
                   subagents  a tool that is another run  nesting    what the outer one lends it
                   output     a run that ends with a value            endings    its terminal event

@@ -17,12 +17,14 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 
+from agent.threads import Threads
 from chatsite.languages import here, settle_language
 
 T = TypeVar("T")
@@ -30,14 +32,14 @@ G = TypeVar("G")
 
 MOST_IN_ONE_COMMIT = 100
 
-_readers = ThreadPoolExecutor(4, "db-read", settle_language)
+READERS = 4
+_readers = Threads("db-read", READERS, least=1, begin=settle_language, end=lambda: connection.close())
 _aside = ThreadPoolExecutor(1, "db-aside", settle_language)
 
 
 async def read(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """`job(*args, **kwargs)` in a reader thread."""
-    work = partial(_with_live_connection, here(job, *args, **kwargs))
-    return await asyncio.get_running_loop().run_in_executor(_readers, work)
+    return await _readers.run(partial(_with_live_connection, here(job, *args, **kwargs)))
 
 
 async def write(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -64,15 +66,20 @@ async def aside(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 def close_connections() -> None:
     """Close what these threads hold open (a test database cannot be dropped before)."""
-    for executor, workers in ((_readers, 4), (_writer.executor, 1), (_aside, 1)):
-        barrier = threading.Barrier(workers)
+    readers = partial(_readers.submit, tell=lambda value, error: None)
+    for give, workers in ((readers, READERS), (_writer.executor.submit, 1), (_aside.submit, 1)):
+        barrier = threading.Barrier(workers + 1, timeout=10)
 
         def close(barrier: threading.Barrier = barrier) -> None:
-            barrier.wait(timeout=10)
-            connection.close()
+            with suppress(threading.BrokenBarrierError):  # told below
+                barrier.wait()  # so that each thread has one of these
+                connection.close()
+                barrier.wait()
 
-        for future in [executor.submit(close) for _ in range(workers)]:
-            future.result()
+        for _ in range(workers):
+            give(close)
+        barrier.wait()
+        barrier.wait()
 
 
 def _with_live_connection(job: Callable[[], T]) -> T:
