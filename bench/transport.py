@@ -37,8 +37,9 @@ import uvloop
 
 from agent.messages import Transcript, user_message
 from agent.providers.base import TurnRequest
+from agent.providers.clients import make_client
 from agent.providers.endpoint import Endpoint
-from agent.providers.http import HttpProvider, close_shared_clients, make_client
+from agent.providers.http import HttpProvider, close_shared_clients
 from agent.wire import openai_chat
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

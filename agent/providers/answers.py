@@ -12,19 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import aiohttp
-import httpx
-from httpx_aiohttp.transport import AiohttpResponseStream
 
 from agent.errors import ProviderTimeout, ProviderUnreachable
 
 DRAIN = 0.1
 """Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
 
-UNPACKED = 64 * 1024
-"""Bytes that are read at once of an answer that came compressed though we ask for none: one read of the network may be
-a thousand times as much, and who reads it would hold up everybody."""
-
-NETWORK_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError)
+NETWORK_ERRORS = (aiohttp.ClientError, OSError)
 BROKE = "The connection to the model's endpoint broke."
 
 
@@ -127,67 +121,7 @@ class Direct(Answer):
         if self._loop.time() < self._late_at:
             self._look_at(self._late_at)
         else:
-            self._content.set_exception(_late(self._patience))
-
-
-class Wrapped(Answer):
-    """httpx's: of a client that was given, or one that came compressed, which httpx unpacks in pieces."""
-
-    def __init__(self, response: httpx.Response, idle: float) -> None:
-        self.status = response.status_code
-        self.headers = response.headers
-        self._response = response
-        self._idle = idle
-        self._is_packed = _is_packed(response.headers)
-        self._chunks = response.aiter_bytes(UNPACKED if self._is_packed else None)
-
-    async def begin(self) -> None:
-        self.first = await self._next()
-
-    async def read(self, seconds: float | None = None) -> bytes:
-        patience = self._idle if seconds is None else seconds
-        try:
-            async with asyncio.timeout(patience):
-                return await self._next()
-        except TimeoutError as exc:
-            raise _late(patience) from exc
-        except NETWORK_ERRORS as exc:
-            raise ProviderUnreachable(BROKE) from exc
-
-    async def drain(self) -> None:
-        try:
-            async with asyncio.timeout(DRAIN):
-                while await self._next():
-                    pass
-        except NETWORK_ERRORS:  # among them the timeout: the connection is closed then, and the turn is whole
-            pass
-
-    async def close(self) -> None:
-        await self._response.aclose()
-
-    async def _next(self) -> bytes:
-        if self._is_packed:
-            await asyncio.sleep(0)  # what is unpacked already is no wait, in which others had their turn
-        async for chunk in self._chunks:
-            if chunk:
-                return chunk
-        return b""
-
-
-def answer_of(response: aiohttp.ClientResponse, idle: float) -> Answer:
-    """Of a response that aiohttp does not unpack by itself; `idle`: seconds between two pieces."""
-    if not _is_packed(response.headers):
-        return Direct(response, idle)
-    stream = AiohttpResponseStream(response)
-    return Wrapped(httpx.Response(response.status, headers=response.raw_headers, stream=stream), idle)
-
-
-NOTHING_ASKED = httpx.Request("POST", "http://localhost")
-
-
-def answer_of_client(response: httpx.Response, idle: float) -> Answer:
-    response.request = NOTHING_ASKED  # rule 3
-    return Wrapped(response, idle)
+            self._content.set_exception(late(self._patience))
 
 
 async def all_of(answer: Answer, most: int, seconds: float | None = None) -> bytes:
@@ -198,9 +132,9 @@ async def all_of(answer: Answer, most: int, seconds: float | None = None) -> byt
     return bytes(body[:most])
 
 
-def _is_packed(headers: Mapping[str, str]) -> bool:
+def is_packed(headers: Mapping[str, str]) -> bool:
     return headers.get("content-encoding", "identity") != "identity"
 
 
-def _late(seconds: float) -> ProviderTimeout:
+def late(seconds: float) -> ProviderTimeout:
     return ProviderTimeout(f"The model's answer stopped for more than {seconds:g} seconds.")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import httpx
+from yarl import URL
 
 from agent.errors import InvalidRequest, ProviderError
 from agent.providers.addresses import Reach
@@ -46,15 +46,16 @@ class Endpoint:
 def _is_address(text: str) -> bool:
     """An HTTP address. A user or a query in it would be a secret in places where nobody expects one."""
     try:
-        url = httpx.URL(text)
-        url.host.encode(
+        url = URL(text)
+        host = url.host or ""
+        host.encode(
             "idna"
-        )  # names with parts that are empty or too long end in here, not at the first question
-    except (httpx.InvalidURL, UnicodeError):
+        )  # a name with a part that is empty or too long ends in here, not at the first question
+    except ValueError:
         return False
-    plain = not (url.userinfo or url.query or url.fragment) and not any(sign.isspace() for sign in text)
-    has_port = url.port is None or 0 < url.port < 65536
-    return plain and has_port and url.scheme in ("http", "https") and bool(url.host)
+    plain = not (url.raw_user or url.raw_password or url.raw_query_string or url.raw_fragment)
+    is_one = plain and url.explicit_port != 0 and not any(sign.isspace() for sign in text)
+    return is_one and url.scheme in ("http", "https") and bool(host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import aiohttp
-import httpx
 
 from agent.errors import BadStream, ProviderError, ProviderTimeout, ProviderUnreachable
 from agent.providers.addresses import was_refused
@@ -13,7 +12,6 @@ AWAY = (
     "The address of the model's endpoint leads into a private network, or to where no endpoint is. "
     "The operator allows private ones with PRIVATE_ENDPOINTS=true."
 )
-NOT_VALID = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, aiohttp.InvalidURL)
 
 
 def failure_of(error: BaseException, timeouts: Timeouts) -> ProviderError:
@@ -25,24 +23,17 @@ def failure_of(error: BaseException, timeouts: Timeouts) -> ProviderError:
                 f"The model's endpoint did not begin to answer within {timeouts.first_byte:g} seconds."
             )
         )
-    if _is_late(error):
+    if isinstance(error, aiohttp.ServerTimeoutError):
         return ProviderTimeout(
             f"The model's endpoint could not be reached within {timeouts.connect:g} seconds."
         )
     if was_refused(error):
         return _for_good(ProviderUnreachable(AWAY))
-    if isinstance(error, NOT_VALID):
+    if isinstance(error, aiohttp.InvalidURL):
         return _for_good(ProviderUnreachable("The address of the model's endpoint is not valid."))
     if isinstance(error, aiohttp.ClientResponseError):
         return BadStream("The model's endpoint does not speak HTTP. Is its address right?")
     return ProviderUnreachable("The model's endpoint could not be reached.")
-
-
-def _is_late(error: BaseException) -> bool:
-    """httpx-aiohttp also calls it a timeout when a connection is reset; the cause tells."""
-    if isinstance(error, httpx.TimeoutException):
-        return error.__cause__ is None or isinstance(error.__cause__, TimeoutError)
-    return isinstance(error, aiohttp.ServerTimeoutError)
 
 
 def _for_good(error: ProviderError) -> ProviderError:

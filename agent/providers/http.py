@@ -14,10 +14,9 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import httpx
 from yarl import URL
 
 from agent.errors import (
@@ -27,15 +26,13 @@ from agent.errors import (
     RequestRejected,
 )
 from agent.events import TurnEnd, TurnEvent
-from agent.providers.answers import NETWORK_ERRORS, Answer, all_of, answer_of, answer_of_client
+from agent.providers.answers import NETWORK_ERRORS, Answer, Direct, all_of, is_packed
 from agent.providers.base import Sent, TurnRequest
 from agent.providers.endpoint import Codec, Endpoint, Timeouts
 from agent.providers.failures import failure_of
 from agent.providers.transport import (
     close_shared_clients,
-    make_client,
     payload,
-    shared_client,
     shared_session,
 )
 from agent.wire.jsonload import NotJson, load
@@ -44,7 +41,10 @@ from agent.wire.problems import mask
 from agent.wire.turn import NewId
 from agent.wire.turn_reader import TurnReader
 
-__all__ = ["HttpProvider", "close_shared_clients", "make_client", "new_call_id", "shared_client"]
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["HttpProvider", "close_shared_clients", "new_call_id"]
 
 MAX_ERROR_BODY = 64 * 1024
 MAX_MODELS_BODY = 10 * 1024 * 1024
@@ -62,6 +62,15 @@ def _parsed(url: str) -> URL:
         return URL(url)
     except ValueError as exc:
         raise aiohttp.InvalidURL(url) from exc
+
+
+def answer_of(response: aiohttp.ClientResponse, idle: float) -> Answer:
+    """Of a response that aiohttp does not unpack by itself; `idle`: seconds between two pieces."""
+    if not is_packed(response.headers):
+        return Direct(response, idle)
+    from agent.providers import clients  # what few need is not held by all
+
+    return clients.unpacked(response, idle)
 
 
 def new_call_id() -> str:
@@ -220,10 +229,12 @@ class HttpProvider:
     async def _send(self, method: str, url: str, content: bytes | None) -> Answer:
         headers = self._headers if content is None else self._headers_of_body
         if self._client is not None:
-            timeout = httpx.Timeout(None, connect=self._timeouts.connect)
-            own = self._client.build_request(method, url, content=content, headers=headers, timeout=timeout)
-            given = await self._client.send(own, stream=True, follow_redirects=False)
-            return answer_of_client(given, self._timeouts.idle)
+            from agent.providers import clients
+
+            wait, idle = self._timeouts.connect, self._timeouts.idle
+            return await clients.asked_by(
+                self._client, method, url, content=content, headers=headers, connect=wait, idle=idle
+            )
         response = await shared_session(self._endpoint.reach).request(
             method,
             _parsed(url),

@@ -1,8 +1,7 @@
-"""What carries the requests: for each event loop one session, and one client for who wants httpx's interface.
+"""What carries the requests: for each event loop one session of aiohttp's (`clients`: the same with httpx's interface).
 
-The connections are aiohttp's, also below httpx's interface (httpx-aiohttp). Measured with `bench/transport.py`, whose
-docstring has the table: httpx's own pool scans every connection for every request, and the interface alone takes as
-long as aiohttp does.
+Measured with `bench/transport.py`, whose docstring has the table: httpx's own pool scans every connection for every
+request, and its interface alone takes as long as aiohttp does.
 
 Environment variables for proxies and .netrc are not read: where a key goes is decided by configuration alone.
 Who needs a proxy gives a client of their own. Redirects are not followed, for the same reason. Certificates
@@ -14,13 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from functools import partial
+from collections.abc import Awaitable, Callable
 from io import BytesIO
 from weakref import WeakKeyDictionary
 
 import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from agent.providers.addresses import Reach, sockets_within
 
@@ -34,20 +31,7 @@ def payload(body: bytes) -> bytes | BytesIO:
     return body if len(body) < LARGE else BytesIO(body)
 
 
-Clients = dict[Reach, httpx.AsyncClient]
 Sessions = dict[Reach, aiohttp.ClientSession]
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Clients] = WeakKeyDictionary()
-
-
-def shared_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
-    """The client of the running event loop."""
-    clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    client = clients.get(reach)
-    if client is None or client.is_closed:
-        client = clients[reach] = make_client(reach)
-    return client
-
 
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Sessions] = WeakKeyDictionary()
 
@@ -57,37 +41,23 @@ def shared_session(reach: Reach = Reach.ANYWHERE) -> aiohttp.ClientSession:
     sessions = _sessions.setdefault(asyncio.get_running_loop(), {})
     session = sessions.get(reach)
     if session is None or session.closed:
-        session = sessions[reach] = _make_session(reach)
+        session = sessions[reach] = make_session(reach)
     return session
+
+
+closed_too: list[Callable[[], Awaitable[None]]] = []
+"""What closes whatever else the running loop shares (`clients`)."""
 
 
 async def close_shared_clients() -> None:
     """Closes what the running loop shares. That of loops that are gone went with them."""
-    for client in _clients.pop(asyncio.get_running_loop(), {}).values():
-        await client.aclose()
+    for close in closed_too:
+        await close()
     for session in _sessions.pop(asyncio.get_running_loop(), {}).values():
         await session.close()
 
 
-def make_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        transport=_make_transport(reach),
-        follow_redirects=False,
-        trust_env=False,
-        timeout=httpx.Timeout(None, connect=10),
-        headers={"user-agent": USER_AGENT},
-    )
-
-
-def _make_transport(reach: Reach) -> AiohttpTransport:
-    return AiohttpTransport(client=partial(_make_session, reach), verify=_UNUSED, trust_env=False)
-
-
-_UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""What the transport would connect with, had it no session of ours; else it reads a store of certificates for it."""
-
-
-def _make_session(reach: Reach) -> aiohttp.ClientSession:
+def make_session(reach: Reach) -> aiohttp.ClientSession:
     guard = None if reach is Reach.ANYWHERE else sockets_within(reach)
     connector = aiohttp.TCPConnector(
         limit=0, ssl=checked_against(), keepalive_timeout=30, socket_factory=guard
@@ -104,6 +74,8 @@ def checked_against() -> ssl.SSLContext | bool:
     """True: the context that aiohttp makes with the system's store when it is loaded; another takes 1.5 MiB."""
     if _has_store():
         return True
+    import httpx  # which brings the certificates of certifi along
+
     tls = httpx.create_ssl_context(trust_env=False)
     tls.load_default_certs()
     return tls

@@ -46,9 +46,10 @@ from agent.events import (
     TurnEnd,
 )
 from agent.messages import TextPart, ThinkingPart, ToolCallPart, Transcript, Usage, user_message
-from agent.providers.answers import UNPACKED, Direct, answer_of
+from agent.providers.answers import Direct
+from agent.providers.clients import UNPACKED, shared_client
 from agent.providers.endpoint import Codec, Endpoint, Timeouts
-from agent.providers.http import HttpProvider, close_shared_clients, shared_client
+from agent.providers.http import HttpProvider, answer_of, close_shared_clients
 from agent.providers.transport import checked_against, shared_session
 from agent.reducer import apply_all
 from agent.wire import anthropic, openai_chat
@@ -417,7 +418,14 @@ async def test_nobody_there_is_a_sentence_and_not_a_trace(dialect: str):
         "http://[::1",
         "http://model..test/",
         f"http://{'m' * 64}.test/",
-        "http://xn--/",
+        "http://geheim@model.test/",
+        "http://model.test:0/",
+        "http://model.test:70000/",
+        "http://model.test:port/",
+        "http://model.test/#geheim",
+        "http://:geheim@model.test/",
+        "//model.test/v1",
+        "model.test/v1",
         "http://a b/",
         "http://user:geheim@model.test",
         "http://model.test/?token=geheim",

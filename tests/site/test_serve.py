@@ -216,7 +216,7 @@ def test_what_the_start_built_is_no_work_for_the_garbage_collector(monkeypatch, 
 LOADED_WHEN_NEEDED = {
     *("ag_ui", "latex2mathml", "markdown_it", "nh3", "pygments", "rich", "httpx._main"),
     *("psycopg", "redis", "twisted", "daphne.server", "mcp", "opentelemetry.sdk"),
-    *("uvicorn.main", "click", "websockets", "frozenlist._frozenlist"),
+    *("uvicorn.main", "click", "websockets", "frozenlist._frozenlist", "httpx", "httpx_aiohttp"),
 }
 LOADED = """
 import sys, chatsite.asgi, chatsite.operator.uvicorn

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from agent.providers.answers import NETWORK_ERRORS
-from agent.providers.transport import shared_client
+from agent.providers.clients import shared_client
 from agent.text import storable
 from agent.wire.jsonload import NotJson, load
 
@@ -108,7 +108,7 @@ class Backend:
                 status, body = await _fetch(self.url, asked)
         except TimeoutError as error:
             raise self._failed("it gave no answer in time", "no answer in time") from error
-        except NETWORK_ERRORS as error:
+        except (*NETWORK_ERRORS, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             # The text of such an error may hold the address, and an address may hold a password.
             raise self._failed("it could not be reached", type(error).__name__) from None
         if status != httpx.codes.OK:
