@@ -19,6 +19,8 @@ DRAIN = 0.1
 """Seconds that the end of the body may take behind the end mark; then the connection is not kept."""
 
 NETWORK_ERRORS = (aiohttp.ClientError, OSError)
+_ENDS = (*NETWORK_ERRORS, RuntimeError)
+"""Of a read. RuntimeError is aiohttp's word for a connection that is closed already."""
 BROKE = "The connection to the model's endpoint broke."
 
 
@@ -78,7 +80,7 @@ class Direct(Answer):
             self._look_at(late_at)
         try:
             return await self._content.readany()
-        except (aiohttp.ClientError, OSError, RuntimeError) as error:  # RuntimeError: closed by somebody else
+        except _ENDS as error:
             raise ProviderUnreachable(BROKE) from error
         finally:
             self._late_at = None
@@ -90,11 +92,7 @@ class Direct(Answer):
             async with asyncio.timeout(DRAIN):
                 while await self._content.readany():
                     pass
-        except (
-            aiohttp.ClientError,
-            OSError,
-            RuntimeError,
-        ):  # the connection is closed then, and the turn is whole
+        except _ENDS:  # among them the timeout: the connection is closed then, and the turn is whole
             pass
 
     async def close(self) -> None:

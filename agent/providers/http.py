@@ -229,7 +229,7 @@ class HttpProvider:
     async def _send(self, method: str, url: str, content: bytes | None) -> Answer:
         headers = self._headers if content is None else self._headers_of_body
         if self._client is not None:
-            from agent.providers import clients
+            from agent.providers import clients  # what few need is not held by all
 
             wait, idle = self._timeouts.connect, self._timeouts.idle
             return await clients.asked_by(
