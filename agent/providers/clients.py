@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import aiohttp
 import httpx
@@ -19,32 +18,13 @@ from httpx_aiohttp.transport import AiohttpResponseStream
 from agent.errors import ProviderUnreachable
 from agent.providers.addresses import Reach
 from agent.providers.answers import BROKE, DRAIN, NETWORK_ERRORS, Answer, is_packed, late
-from agent.providers.transport import USER_AGENT, closed_too, make_session
+from agent.providers.transport import USER_AGENT, PerLoop, make_session
 
 UNPACKED = 64 * 1024
 """Bytes that are read at once of an answer that came compressed though we ask for none: one read of the network may be
 a thousand times as much, and who reads it would hold up everybody."""
 
 NOT_VALID = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Reach, httpx.AsyncClient]] = WeakKeyDictionary()
-
-
-def shared_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
-    """The client of the running event loop."""
-    clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    client = clients.get(reach)
-    if client is None or client.is_closed:
-        client = clients[reach] = make_client(reach)
-    return client
-
-
-async def _close_shared() -> None:
-    for client in _clients.pop(asyncio.get_running_loop(), {}).values():
-        await client.aclose()
-
-
-closed_too.append(_close_shared)
 
 
 def make_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
@@ -55,6 +35,14 @@ def make_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
         timeout=httpx.Timeout(None, connect=10),
         headers={"user-agent": USER_AGENT},
     )
+
+
+_clients = PerLoop(make_client, lambda client: client.is_closed, lambda client: client.aclose())
+
+
+def shared_client(reach: Reach = Reach.ANYWHERE) -> httpx.AsyncClient:
+    """The client of the running event loop."""
+    return _clients.get(reach)
 
 
 _UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -15,11 +15,14 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from io import BytesIO
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
 
 from agent.providers.addresses import Reach, sockets_within
+
+T = TypeVar("T")
 
 USER_AGENT = "threadloom"
 
@@ -31,30 +34,42 @@ def payload(body: bytes) -> bytes | BytesIO:
     return body if len(body) < LARGE else BytesIO(body)
 
 
-Sessions = dict[Reach, aiohttp.ClientSession]
+class PerLoop(Generic[T]):
+    """One of a kind for each event loop and reach; a connection cannot move from one loop to another."""
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Sessions] = WeakKeyDictionary()
+    kinds: ClassVar[list[PerLoop[Any]]] = []
+
+    def __init__(
+        self,
+        make: Callable[[Reach], T],
+        is_closed: Callable[[T], bool],
+        close: Callable[[T], Awaitable[None]],
+    ) -> None:
+        self._make, self._is_closed, self._close = make, is_closed, close
+        self._there: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Reach, T]] = WeakKeyDictionary()
+        self.kinds.append(self)
+
+    def get(self, reach: Reach) -> T:
+        there = self._there.setdefault(asyncio.get_running_loop(), {})
+        one = there.get(reach)
+        if one is None or self._is_closed(one):
+            one = there[reach] = self._make(reach)
+        return one
+
+    async def close(self) -> None:
+        for one in self._there.pop(asyncio.get_running_loop(), {}).values():
+            await self._close(one)
 
 
 def shared_session(reach: Reach = Reach.ANYWHERE) -> aiohttp.ClientSession:
-    """The running loop's connections; one cannot move from one loop to another."""
-    sessions = _sessions.setdefault(asyncio.get_running_loop(), {})
-    session = sessions.get(reach)
-    if session is None or session.closed:
-        session = sessions[reach] = make_session(reach)
-    return session
-
-
-closed_too: list[Callable[[], Awaitable[None]]] = []
-"""What closes whatever else the running loop shares (`clients`)."""
+    """The running loop's connections."""
+    return _sessions.get(reach)
 
 
 async def close_shared_clients() -> None:
     """Closes what the running loop shares. That of loops that are gone went with them."""
-    for close in closed_too:
-        await close()
-    for session in _sessions.pop(asyncio.get_running_loop(), {}).values():
-        await session.close()
+    for kind in PerLoop.kinds:
+        await kind.close()
 
 
 def make_session(reach: Reach) -> aiohttp.ClientSession:
@@ -68,6 +83,9 @@ def make_session(reach: Reach) -> aiohttp.ClientSession:
         trust_env=False,
         headers={"user-agent": USER_AGENT},
     )
+
+
+_sessions = PerLoop(make_session, lambda session: session.closed, lambda session: session.close())
 
 
 def checked_against() -> ssl.SSLContext | bool:
