@@ -14,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError
 
 from agent.errors import InvalidRequest
 from agent.messages import Message as UserMessage
+from agent.messages import ToolResultPart
 from agent.wire.agui import RunInput, decode_run_input, dump_parts
 from chatsite.chat import choices, commands, db
 from chatsite.chat.agents import agents
@@ -78,23 +80,22 @@ async def answer(user: Any, asked: Asked) -> Reply:
 async def _run(user: Any, asked: Asked) -> Reply:
     long = len(asked.body) > LONG_BODY
     wanted = await asyncio.to_thread(_run_input, asked) if long else _run_input(asked)
-    thread, run = await _begun_before(user, wanted)
-    if run is None:
-        try:
-            done = await _begin_at_last(user, wanted, thread)
-        except Unanswerable as problem:
-            # An answer that cannot be taken is told as AG-UI tells it, and nothing was begun.
-            return Reply(200, refused_run(wanted, problem), STREAM_HEADERS)
-        except (Busy, Conflict):
-            # Perhaps by this very request, which came twice at once.
-            thread, run = await _begun_before(user, wanted)
-            if run is None:
-                raise
-        else:
-            thread, run = done.thread, done.run
-    assert thread is not None
-    assert run is not None
-    return stream_of(thread, run, asked)
+    known = await _known_of(user, wanted)
+    if known is not None and known.run is not None:
+        return stream_of(known.thread, known.run, asked)
+    try:
+        done = await _begin_at_last(user, wanted, known)
+    except Unanswerable as problem:
+        # An answer that cannot be taken is told as AG-UI tells it, and nothing was begun.
+        return Reply(200, refused_run(wanted, problem), STREAM_HEADERS)
+    except (Busy, Conflict):
+        # Perhaps by this very request, which came twice at once.
+        known = await _known_of(user, wanted)
+        if known is None or known.run is None:
+            raise
+        return stream_of(known.thread, known.run, asked)
+    assert done.run is not None
+    return stream_of(done.thread, done.run, asked)
 
 
 def _run_input(asked: Asked) -> RunInput:
@@ -111,44 +112,68 @@ def _run_input(asked: Asked) -> RunInput:
         raise Refused(413 if error.code == "too_large" else 422, error.code, str(error)) from None
 
 
-async def _begun_before(user: Any, wanted: RunInput) -> tuple[Thread | None, Run | None]:
-    """The thread, if the user has it, and the run of that id, if it began earlier."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is there already of what a body speaks of."""
+
+    thread: Thread
+    run: Run | None
+    """Of the body's `runId`: it began earlier."""
+    results: list[ToolResultPart]
+    """Those of the body's tool results that the thread waits for."""
+    message: Message | None
+    """The body's last user message."""
+
+
+async def _known_of(user: Any, wanted: RunInput) -> _Known | None:
+    """None when the user has no such thread. In one step: each costs as much as what it reads."""
     try:
-        thread = await commands.thread_for(user, wanted.thread_id)
+        thread, (run, results, message) = await commands.looked_into(
+            user, wanted.thread_id, partial(_look, wanted)
+        )
     except Missing:
-        return None, None
-    return thread, await db.read(Run.objects.filter(thread=thread, public_id=wanted.run_id).first)
+        return None
+    return _Known(thread, run, results, message)
 
 
-async def _begin_at_last(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
+def _look(wanted: RunInput, thread: Thread) -> tuple[Run | None, list[ToolResultPart], Message | None]:
+    run = Run.objects.filter(thread=thread, public_id=wanted.run_id).first()
+    said = wanted.last_user_message
+    if run is not None or said is None:
+        return run, pending_results(thread, wanted.tool_results), None
+    known = Message.objects.filter(thread=thread, public_id=said.id, role="user").first()
+    return run, pending_results(thread, wanted.tool_results), known
+
+
+async def _begin_at_last(user: Any, wanted: RunInput, known: _Known | None) -> Done:
     """Begin it, also where the run in its way is one that its own client has just left."""
     try:
-        return await _begin(user, wanted, thread)
+        return await _begin(user, wanted, known)
     except Busy:
-        if thread is None or not await stop_what_was_left(thread):
+        if known is None or not await stop_what_was_left(known.thread):
             raise
-    return await _begin(user, wanted, thread)
+    return await _begin(user, wanted, await _known_of(user, wanted))
 
 
-async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
+async def _begin(user: Any, wanted: RunInput, known: _Known | None) -> Done:
     start = _start_of(wanted)
-    if thread is not None:
-        resumed = await _resume(user, wanted, thread, start)
+    if known is not None:
+        resumed = await _resume(user, wanted, known, start)
         if resumed is not None:
             return resumed
     elif wanted.resume:
         raise Missing()
-    if thread is not None and wanted.forwarded_props.get("continue") is True:
+    if known is not None and wanted.forwarded_props.get("continue") is True:
         again = Continue(model=start.pop("model"), run_id=wanted.parent_run_id)
-        return _own(await commands.perform(user, thread.public_id, again, **start), wanted)
+        return _own(await commands.perform(user, known.thread.public_id, again, **start), wanted)
     message = wanted.last_user_message
     if message is None:
         raise Invalid("messages: there is no user message to answer, and nothing here waits for an answer.")
     model, chosen = start.pop("model"), start["given"].get("choices")
-    if thread is None or await _new_message(thread, wanted) is not None:
+    if known is None or known.message is None:
         message = await uploads.with_files_kept(user, message)
     send = Send(text="", client_id=message.id, model=model)
-    if thread is None:
+    if known is None:
         try:
             begun = await commands.begin_thread(
                 user, send, public_id=wanted.thread_id, message=message, choices=chosen, **start
@@ -156,24 +181,27 @@ async def _begin(user: Any, wanted: RunInput, thread: Thread | None) -> Done:
             return _own(begun, wanted)
         except Missing:
             # It is there by now: another request of the user's came first, or it is somebody else's.
-            thread = await commands.thread_for(user, wanted.thread_id)
-    if await _new_message(thread, wanted) is None:
-        await _check_same(thread, message)
+            known = await _known_of(user, wanted)
+            if known is None:
+                raise
+    if known.message is not None:
+        _check_same(known.message, message)
         again = Retry(model=model, message_id=message.id)
-        return await commands.perform(user, thread.public_id, again, **start)
-    return _own(await commands.perform(user, thread.public_id, send, message=message, **start), wanted)
+        return await commands.perform(user, known.thread.public_id, again, **start)
+    return _own(await commands.perform(user, known.thread.public_id, send, message=message, **start), wanted)
 
 
-async def _resume(user: Any, wanted: RunInput, thread: Thread, start: dict[str, Any]) -> Done | None:
+async def _resume(user: Any, wanted: RunInput, known: _Known, start: dict[str, Any]) -> Done | None:
     """Take up what the thread waits for. None when the body answers none of it."""
-    results = await db.read(pending_results, thread, wanted.tool_results)
+    thread, results = known.thread, known.results
     if results:
         start["given"]["clientResults"] = dump_parts(results)
     if wanted.resume:
         answers = Answer(answers=await db.read(answers_of, thread, wanted.resume))
         begun = {key: value for key, value in start.items() if key != "model"}
         return await commands.perform(user, thread.public_id, answers, **begun)
-    if results and await _new_message(thread, wanted) is None:
+    is_new = wanted.last_user_message is not None and known.message is None
+    if results and not is_new:
         return await commands.client_results(user, thread, results, **start)
     return None
 
@@ -207,17 +235,7 @@ def _own(done: Done, wanted: RunInput) -> Done:
     return done
 
 
-async def _check_same(thread: Thread, message: UserMessage) -> None:
+def _check_same(known: Message, message: UserMessage) -> None:
     """A known message is answered anew, and an edited one has to come under an id of its own."""
-    known = await db.read(Message.objects.filter(thread=thread, public_id=message.id, role="user").first)
-    if known is not None and known.text != message.text:
+    if known.text != message.text:
         raise Conflict("This message is here already, with another text. Send the new text under a new id.")
-
-
-async def _new_message(thread: Thread, wanted: RunInput) -> UserMessage | None:
-    """The body's last user message, when the thread has not got it yet."""
-    message = wanted.last_user_message
-    if message is None:
-        return None
-    known = Message.objects.filter(thread=thread, public_id=message.id, role="user")
-    return None if await db.read(known.exists) else message

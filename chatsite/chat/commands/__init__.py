@@ -9,9 +9,9 @@ It asks "may this user?" once, does it, and answers at once; a run is a task of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import DatabaseError
 from django.utils.translation import gettext
@@ -44,6 +44,8 @@ from chatsite.chat.limits import allowance
 from chatsite.chat.models import Run, Thread
 from chatsite.chat.problems import Invalid, Missing, NotStored
 from chatsite.chat.process import news, rounds
+
+T = TypeVar("T")
 
 STEERS = {
     "branch": steering.show_branch,
@@ -190,9 +192,20 @@ async def client_results(
 
 async def thread_for(user: Any, thread_id: str) -> Thread:
     """The user's thread, or Missing."""
+    thread, _ = await looked_into(user, thread_id, lambda _: None)
+    return thread
+
+
+async def looked_into(user: Any, thread_id: str, look: Callable[[Thread], T]) -> tuple[Thread, T]:
+    """The user's thread and what `look(thread)` finds of it, or Missing."""
     rounds.begin()  # also for who only reads: a run of a process that died would never end for them
+
+    def both() -> tuple[Thread, T]:
+        thread = access.thread_for(user, thread_id)
+        return thread, look(thread)
+
     try:
-        return await db.read(access.thread_for, user, thread_id)
+        return await db.read(both)
     except access.NotFound:
         raise Missing from None
     except DatabaseError as error:
