@@ -121,6 +121,26 @@ async def test_only_the_new_message_counts_and_the_thread_is_the_record(http, ke
     assert read == ["First", "First answer.", "Second"]
 
 
+async def test_a_message_in_a_thread_that_is_there_begins_in_few_steps(
+    http, key, plays, settled, monkeypatch
+):
+    """Who it is, what is there of the body, whose the thread is: each step to a reader costs as much as it reads."""
+    plays(Turn("First answer."), Turn("Second answer."))
+    await post(http, key, body())
+    await settled()
+    steps, read = [], db.read
+
+    async def counted(job, *args, **kwargs):
+        steps.append(job)
+        return await read(job, *args, **kwargs)
+
+    monkeypatch.setattr(db, "read", counted)
+    await post(http, key, body("And tomorrow?", run="r2", message="u2"))
+    await settled()
+    of_doors = ("chatsite.chat.access", "chatsite.chat.api", "chatsite.chat.commands", "django.db")
+    assert sum(getattr(job, "__module__", "").startswith(of_doors) for job in steps) == 3
+
+
 async def test_a_client_with_only_the_thread_id_sees_the_old_turns(http, key, plays, settled):
     plays(Turn("First answer."))
     await post(http, key, body("First"))
