@@ -138,11 +138,11 @@ async def _known_of(user: Any, wanted: RunInput) -> _Known | None:
 
 def _look(wanted: RunInput, thread: Thread) -> tuple[Run | None, list[ToolResultPart], Message | None]:
     run = Run.objects.filter(thread=thread, public_id=wanted.run_id).first()
+    if run is not None:
+        return run, [], None  # it is replayed, whatever else the body holds
     said = wanted.last_user_message
-    if run is not None or said is None:
-        return run, pending_results(thread, wanted.tool_results), None
-    known = Message.objects.filter(thread=thread, public_id=said.id, role="user").first()
-    return run, pending_results(thread, wanted.tool_results), known
+    known = said and Message.objects.filter(thread=thread, public_id=said.id, role="user").first()
+    return None, pending_results(thread, wanted.tool_results), known
 
 
 async def _begin_at_last(user: Any, wanted: RunInput, known: _Known | None) -> Done:
