@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from functools import reduce
 
 import pytest
 
+from agent import ToolRegistry, tool
 from agent.errors import ProviderUnreachable
 from agent.events import RunError, RunFinished, Terminal, ToolCallResult
 from agent.messages import Transcript, Usage
@@ -133,15 +135,62 @@ async def test_a_call_is_claimed_in_the_rows_before_its_tool_starts(person, play
         seen.append(ToolCall.objects.get(call_id="c1").state)
         return "seen"
 
-    from agent import ToolRegistry, tool
-
-    provider_agents = plays(Turn(calls=[("c1", "spy", {"city": "Oslo"})]), Turn("ok"))
-    assert provider_agents is not None
     monkeypatch.setattr("chatsite.chat.agents.server_tools", lambda: ToolRegistry([tool(spy)]))
     plays(Turn(calls=[("c1", "spy", {"city": "Oslo"})]), Turn("ok"))
     await begin(person)
     await settled()
     assert seen == ["claimed"]
+
+
+async def test_the_model_is_asked_on_while_a_result_is_kept_and_readers_wait_for_it(
+    person, plays, settled, monkeypatch
+):
+    kept = threading.Event()
+    ahead = []
+
+    async def look(city: str) -> str:
+        """Another writes when it is over, and is not ready for a while."""
+        ahead.append(asyncio.ensure_future(db.write(kept.wait, 30)))
+        return "seen"
+
+    monkeypatch.setattr("chatsite.chat.agents.server_tools", lambda: ToolRegistry([tool(look)]))
+    provider = plays(Turn(calls=[("c1", "look", {"city": "Oslo"})]), Turn("ok"))
+    done = await begin(person)
+    active = eventlog.channel_of(done.thread.pk)
+    try:
+        await until(lambda: len(provider.requests) == 2 and isinstance(active.live.events[-1], RunFinished))
+        assert provider.requests[1].transcript[-1].parts[0].content == "seen"
+        shown = active.live.events[: active.live.shown]
+        assert shown and not any(isinstance(event, ToolCallResult) for event in shown)
+    finally:
+        kept.set()
+    assert [type(event) for event in await told(done) if isinstance(event, ToolCallResult | RunFinished)] == [
+        ToolCallResult,
+        RunFinished,
+    ]
+    await settled()
+    assert await asyncio.gather(*ahead) == [True]
+
+
+async def test_no_tool_starts_before_the_result_of_the_turn_before_is_kept(
+    person, plays, settled, monkeypatch
+):
+    seen = []
+
+    def look(city: str) -> str:
+        """Looks at all calls' rows."""
+        seen.append(sorted(ToolCall.objects.values_list("call_id", "state")))
+        return "seen"
+
+    monkeypatch.setattr("chatsite.chat.agents.server_tools", lambda: ToolRegistry([tool(look)]))
+    plays(
+        Turn(calls=[("c1", "look", {"city": "Oslo"})]),
+        Turn(calls=[("c2", "look", {"city": "Rome"})]),
+        Turn("ok"),
+    )
+    await begin(person)
+    await settled()
+    assert seen == [[("c1", "claimed")], [("c1", "done"), ("c2", "claimed")]]
 
 
 async def test_a_stop_in_mid_answer_keeps_what_was_written(person, plays, settled):

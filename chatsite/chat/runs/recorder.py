@@ -6,7 +6,8 @@
 | everything else | with the next of those, or soon (`KEEP_WITHIN`) | at once, unless it stands behind one that waits |
 
 So whoever acts on what they were told acts on something that is kept, and a killed server loses at most
-a quarter of a second of bare text.
+a quarter of a second of bare text. The run itself goes on while a result is being kept: the model may be asked about
+it already, and what that says stands behind the result. The next claim and the end wait for all of it.
 """
 
 from __future__ import annotations
@@ -104,15 +105,18 @@ class Recorder:
         self._flushing: set[asyncio.Task[None]] = set()
 
     async def record(self, event: Event) -> None:
-        """Fold, keep and tell. Returns when the event may be acted on."""
+        """Fold, keep and tell. Returns when the run may go on: behind its end that is kept."""
         if not is_delta(event) and event.timestamp is None:
             event = replace(event, timestamp=time.time_ns() // 1_000_000)
         self.live.append(event)
         self._note(event)
         if isinstance(event, Hard):
             self._held = len(self.live.events)
-        if isinstance(event, Terminal | ToolCallResult):
+        if isinstance(event, Terminal):
             await self.flush()
+            return
+        if isinstance(event, ToolCallResult):
+            self._flush_behind()
             return
         if len(self.live.events) > self._held and self._held <= self._kept:
             self._tell(len(self.live.events), self.live.transcript, self.live.underway)
@@ -261,10 +265,13 @@ class Recorder:
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(due, self._flush_soon)
+        self._timer = loop.call_at(due, self._flush_due)
 
-    def _flush_soon(self) -> None:
+    def _flush_due(self) -> None:
         self._timer = None
+        self._flush_behind()
+
+    def _flush_behind(self) -> None:
         task = asyncio.ensure_future(self._flush_quietly())
         self._flushing.add(task)
         task.add_done_callback(self._flushing.discard)
