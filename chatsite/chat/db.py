@@ -47,7 +47,7 @@ async def write(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     Cancelling the caller does not take the job back: what was asked for is kept.
     """
-    return await asyncio.shield(_writer.submit(here(job, *args, **kwargs)))
+    return await _writer.submit(here(job, *args, **kwargs))
 
 
 async def write_together(job: Callable[[list[G]], list[T]], given: G) -> T:
@@ -55,7 +55,7 @@ async def write_together(job: Callable[[list[G]], list[T]], given: G) -> T:
 
     It gives something back for each. Such a job raises nothing that a person reads.
     """
-    return await asyncio.shield(_writer.submit(_Shared(job, given)))
+    return await _writer.submit(_Shared(job, given))
 
 
 async def aside(job: Callable[..., T], *args: Any, **kwargs: Any) -> T:

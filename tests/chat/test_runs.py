@@ -161,7 +161,8 @@ async def test_the_model_is_asked_on_while_a_result_is_kept_and_readers_wait_for
         await until(lambda: len(provider.requests) == 2 and isinstance(active.live.events[-1], RunFinished))
         assert provider.requests[1].transcript[-1].parts[0].content == "seen"
         shown = active.live.events[: active.live.shown]
-        assert shown and not any(isinstance(event, ToolCallResult) for event in shown)
+        assert shown
+        assert not any(isinstance(event, ToolCallResult) for event in shown)
     finally:
         kept.set()
     assert [type(event) for event in await told(done) if isinstance(event, ToolCallResult | RunFinished)] == [

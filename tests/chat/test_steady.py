@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from datetime import timedelta
 
 import pytest
@@ -44,6 +45,19 @@ async def test_a_stop_while_a_call_is_claimed_is_a_stop_and_no_failure(person, p
         events = [event for _, event in await db.read(kept_log.events_after, done.run.pk, 0)]
         assert [isinstance(event, Terminal) for event in events].count(True) == 1
         await db.write(Thread.objects.all().delete)
+
+
+async def test_a_write_is_carried_out_though_its_caller_is_cancelled(person):
+    free = threading.Event()
+    first = asyncio.ensure_future(db.write(free.wait, 30))
+    second = asyncio.ensure_future(db.write(Thread.objects.create, owner=person, title="kept"))
+    await asyncio.sleep(0)  # both have asked
+    second.cancel()
+    free.set()
+    assert await first
+    await db.write(lambda: None)  # what was asked for before this is done
+    assert second.cancelled()
+    assert await db.read(Thread.objects.filter(title="kept").count) == 1
 
 
 async def test_a_browser_that_leaves_during_the_commit_leaves_a_run_that_works(
